@@ -80,13 +80,11 @@ pub(crate) fn run(arguments: Arguments, context: &Context) -> Result<ExitCode, F
         }
         Some(Action::List { all, .. }) => list(all || arguments.all, context),
         Some(Action::Resume { id, here, accept_files, agent }) => {
-            let mut conversation = Conversation::new(agent, context)?;
-            let place = AdoptOptions {
+            let options = AdoptOptions {
                 directory: here.then_some(context.directory.as_path()),
                 accepts_files: accept_files,
             };
-            let id = fleet_tasks::adopt(&id, place, &mut conversation)?;
-            resume(&id, conversation, context)
+            resume(&id, options, agent, context)
         }
         Some(Action::Cancel { id }) => cancel(&id, context),
     }
@@ -124,11 +122,19 @@ fn list(all: bool, context: &Context) -> Result<ExitCode, Failure> {
 }
 
 fn resume(
-    id: &str,
-    mut conversation: Conversation,
+    typed: &str,
+    options: AdoptOptions<'_>,
+    agent: AgentArguments,
     context: &Context,
 ) -> Result<ExitCode, Failure> {
-    let task = find_task(id, context)?;
+    let (id, adopting) = match chat::shares_tasks(context)? {
+        true => {
+            let mut conversation = Conversation::new(agent.clone(), context)?;
+            (fleet_tasks::adopt(typed, options, &mut conversation)?, Some(conversation))
+        }
+        false => (typed.to_owned(), None),
+    };
+    let task = find_task(&id, context)?;
     let id = &task.id;
     if let Some(parent) = &task.parent {
         return Err(Failure::new(format!("task {id} is a subagent of task {parent}"))
@@ -140,6 +146,10 @@ fn resume(
         return Err(Failure::new(format!("task {id} works on a goal"))
             .hint(format!("`takeback goal resume {}` continues it", open.goal.id)));
     }
+    let mut conversation = match adopting {
+        Some(conversation) => conversation,
+        None => Conversation::new(agent, context)?,
+    };
     conversation.resume_task(id)?;
     if !conversation.is_interrupted() {
         let session = &task.session;

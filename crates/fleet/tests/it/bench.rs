@@ -74,6 +74,12 @@ fn fill(machine: &mut Machine, first: usize, count: usize) {
     }
 }
 
+/// Returns the processor time that this process has used.
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(u64::try_from(time.tv_sec).unwrap(), u32::try_from(time.tv_nsec).unwrap())
+}
+
 fn percentile(times: &mut [Duration], percent: usize) -> f64 {
     times.sort();
     times[(times.len() * percent / 100).min(times.len() - 1)].as_secs_f64() * 1e3
@@ -83,10 +89,12 @@ fn measure_shipping_and_search(server: &Server) -> Machine {
     let (mut machine, _) = Machine::first(&server.address());
     let (count, total) = if is_quick() { (20_000, 50_000) } else { (100_000, 1_000_000) };
     fill(&mut machine, 0, count);
-    let begun = Instant::now();
+    let (begun, used) = (Instant::now(), processor_time());
     let report = machine.sync().unwrap();
     let rate = count as f64 / begun.elapsed().as_secs_f64();
+    let used = count as f64 / (processor_time() - used).as_secs_f64();
     print("shipping from one machine, messages/s (target 20,000)", format!("{rate:.0}"));
+    print("  per second of the machine's own processor time", format!("{used:.0}"));
     print("  rows per batch", report.rows / report.batches.max(1));
     for first in (count..total).step_by(50_000) {
         fill(&mut machine, first, 50_000.min(total - first));
@@ -100,9 +108,12 @@ fn measure_shipping_and_search(server: &Server) -> Machine {
         ("beginnings of words", ["migr*", "quat*", "conn* timeout"]),
         ("nothing", ["absent", "absent*", "the absent"]),
     ] {
-        let mut times = Vec::new();
+        let (mut times, mut connecting) = (Vec::new(), Vec::new());
         for round in 0..10 {
             for query in queries {
+                let begun = Instant::now();
+                fleet.machines().unwrap();
+                connecting.push(begun.elapsed());
                 let begun = Instant::now();
                 let options = SearchOptions { limit: 20, ..SearchOptions::default() };
                 let found = fleet.search(query, &options, &|| false).unwrap();
@@ -114,8 +125,10 @@ fn measure_shipping_and_search(server: &Server) -> Machine {
             }
         }
         let (half, most) = (percentile(&mut times, 50), percentile(&mut times, 95));
+        let (least, worst) = (percentile(&mut connecting, 50), percentile(&mut connecting, 95));
         let name = format!("search over {total} messages, {name}, ms (target p95 50)");
-        print(&name, format!("p50 {half:.1}, p95 {most:.1}, with a new connection each"));
+        let alone = format!("a new connection alone: p50 {least:.1}, p95 {worst:.1}");
+        print(&name, format!("p50 {half:.1}, p95 {most:.1}; {alone}"));
     }
     machine
 }

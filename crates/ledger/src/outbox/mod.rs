@@ -96,6 +96,7 @@ impl Ledger {
             let count: i64 = connection.query_row(
                 "SELECT (SELECT count(*) FROM outbox) + (SELECT count(*) FROM messages
                      WHERE session > (SELECT marked FROM outbox_state)
+                       AND session <= (SELECT until FROM outbox_state)
                        AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.session = messages.session
                                        AND o.kind = ?1 AND o.item = messages.seq))",
                 [Kind::Message as i64],
@@ -158,7 +159,7 @@ impl Ledger {
         let has_enough = |connection: &Connection| -> rusqlite::Result<bool> {
             let mut statement = connection.prepare_cached(
                 "SELECT (SELECT count(*) FROM (SELECT 1 FROM outbox LIMIT ?1)) >= ?1
-                     OR (SELECT marked FROM outbox_state) >= (SELECT ifnull(max(key), 0) FROM sessions)",
+                     OR (SELECT marked >= until FROM outbox_state)",
             )?;
             statement.query_row([rows as i64], |row| row.get(0))
         };
@@ -195,12 +196,7 @@ fn mark_slice(transaction: &Transaction<'_>) -> Result<(), LedgerError> {
     let marked: i64 =
         transaction.query_row("SELECT marked FROM outbox_state", [], |row| row.get(0))?;
     let last = triggers::mark_sessions(transaction, marked, MARKED_AT_ONCE)?;
-    // If the last session is deleted, a new session can get a key that is not higher than this one.
-    // That does no harm, because the triggers mark every new session.
-    transaction.execute(
-        "UPDATE outbox_state SET marked = ifnull(?1, (SELECT ifnull(max(key), 0) FROM sessions))",
-        params![last],
-    )?;
+    transaction.execute("UPDATE outbox_state SET marked = ifnull(?1, until)", params![last])?;
     Ok(())
 }
 

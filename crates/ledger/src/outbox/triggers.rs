@@ -25,6 +25,8 @@ const TABLES: &str = "
     CREATE TABLE outbox_state (
         id      INTEGER PRIMARY KEY CHECK (id = 1),
         version INTEGER NOT NULL,
+        -- The last session that existed before the outbox. The triggers mark the later ones.
+        until   INTEGER NOT NULL,
         -- All rows of the sessions up to this key have been marked since the outbox exists.
         marked  INTEGER NOT NULL DEFAULT 0,
         -- The receipts of the last batch that arrived, and of the batch that is on its way.
@@ -116,7 +118,11 @@ pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
         connection.execute_batch(&watched.triggers())?;
     }
     connection.execute_batch(&mark_deleted_tasks())?;
-    connection.execute("INSERT INTO outbox_state (id, version) VALUES (1, ?1)", [VERSION])?;
+    connection.execute(
+        "INSERT INTO outbox_state (id, version, until)
+         VALUES (1, ?1, (SELECT ifnull(max(key), 0) FROM sessions))",
+        [VERSION],
+    )?;
     connection.execute(
         "INSERT INTO outbox (kind, session, item) SELECT ?1, key, 0 FROM sessions ORDER BY key",
         [Kind::Session as i64],
@@ -135,15 +141,17 @@ pub(super) fn drop_all(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch("DROP TABLE IF EXISTS outbox; DROP TABLE IF EXISTS outbox_state")
 }
 
-/// Marks all rows of the sessions after `marked`, until at least `least` rows are marked. Returns
+/// Marks all rows of the older sessions after `marked`, until at least `least` rows are marked. Returns
 /// the key of the last session whose rows are marked, or `None` if none was left.
 pub(super) fn mark_sessions(
     connection: &Connection,
     marked: i64,
     least: usize,
 ) -> rusqlite::Result<Option<i64>> {
-    let mut keys =
-        connection.prepare_cached("SELECT key FROM sessions WHERE key > ?1 ORDER BY key")?;
+    let mut keys = connection.prepare_cached(
+        "SELECT key FROM sessions WHERE key > ?1 AND key <= (SELECT until FROM outbox_state)
+             ORDER BY key",
+    )?;
     let mut keys = keys.query([marked])?;
     let (mut last, mut rows) = (None, 0);
     while rows < least

@@ -114,10 +114,16 @@ pub(crate) struct BuiltAgent {
     pub(crate) auto_resume: bool,
 }
 
+/// True if the settings say that the machines of the fleet share their tasks.
+pub(crate) fn shares_tasks(context: &Context) -> Result<bool, Failure> {
+    let settings = Config::read(&context.home, context.profile())?.chat;
+    Ok(settings.journal == JournalPlace::Fleet)
+}
+
 /// Opens the journal that the machines of the fleet share, if the settings say that tasks are shared.
 /// It connects with the first step.
 pub(crate) fn shared_journal(context: &Context) -> Result<Option<Arc<SharedJournal>>, Failure> {
-    if Config::read(&context.home, context.profile())?.chat.journal == JournalPlace::Local {
+    if !shares_tasks(context)? {
         return Ok(None);
     }
     let on_wait = |because: &str| {

@@ -21,7 +21,7 @@ use clap::Args;
 use takeback_runtime::{FrontEnd, Pause, TurnOutcome};
 use takeback_undo::ForkFiles;
 
-pub(crate) use self::agent::{AgentArguments, find_model, shared_journal};
+pub(crate) use self::agent::{AgentArguments, find_model, shared_journal, shares_tasks};
 #[cfg(not(fuzzing))]
 pub(crate) use self::agent::{build_agent, new_id};
 pub(crate) use self::conversation::{Conversation, find_own_session};
