@@ -152,7 +152,7 @@ class ThreadsTest(ScratchTest):
         graph.add_edge("count", END)
         return graph.compile(checkpointer=saver)
 
-    def test_a_pruned_thread_with_a_delta_channel_goes_on(self) -> None:
+    def test_a_pruned_thread_with_a_delta_channel_can_continue(self) -> None:
         saver = self.open_saver()
         graph = self.make_counter(saver)
         expected: List[str] = []

@@ -65,7 +65,7 @@ class AgentTest(ScratchTest):
         outcomes = [one["outcome"] for one in takeback.sessions_get(session.id)["calls"]]
         self.assertEqual(outcomes, ["error", "denied"])
 
-    def test_a_call_against_the_history_is_refused_and_does_not_run(self) -> None:
+    def test_a_call_that_would_delete_the_history_is_refused_and_does_not_run(self) -> None:
         session = self.connect().session("mine", "s")
         session.start_turn("clean up")
         ran = False

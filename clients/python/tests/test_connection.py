@@ -93,7 +93,7 @@ class DeathTest(ScratchTest):
 
 
 class TimeoutTest(ScratchTest):
-    def test_a_late_answer_is_not_taken_for_the_answer_to_the_next_request(self) -> None:
+    def test_a_late_answer_is_not_mistaken_for_the_answer_to_the_next_request(self) -> None:
         takeback = self.connect()
         pid = self.stop(takeback)
         with self.assertRaises(RequestTimeoutError) as late:
@@ -135,7 +135,7 @@ class TimeoutTest(ScratchTest):
         rows = takeback.checkpoint_list()["checkpoints"]
         self.assertEqual([row["reason"] for row in rows], ["slow"])
 
-    def test_too_long_requests_are_not_sent(self) -> None:
+    def test_requests_that_are_too_long_are_not_sent(self) -> None:
         takeback = self.connect_fake("answer")
         with self.assertRaisesRegex(RequestTooLongError, "more than 200"):
             takeback.explain("x" * 300)

@@ -154,7 +154,7 @@ export abstract class MethodCalls {
     return this.call("sessions.search", params);
   }
 
-  /** Returns the family of a session, from its oldest ancestor down. */
+  /** Returns the lineage of a session, from its oldest ancestor down. */
   sessionsTree(params: Params<"sessions.tree">): Promise<Result<"sessions.tree">> {
     return this.call("sessions.tree", params);
   }
@@ -169,7 +169,7 @@ export abstract class MethodCalls {
     return this.call("sessions.end", params);
   }
 
-  /** Marks a session as not ended. */
+  /** Reopens a session that has ended. */
   sessionsReopen(params: Params<"sessions.reopen">): Promise<Result<"sessions.reopen">> {
     return this.call("sessions.reopen", params);
   }

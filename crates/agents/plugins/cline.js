@@ -4,7 +4,7 @@ import { spawn } from "node:child_process"
 
 const TAKEBACK = @TAKEBACK@
 
-/** Cline waits for a command for a minute. */
+/** Cline waits for the answer to a command for up to a minute. */
 const TIMEOUT_MS = 60_000
 
 // Cline has an /undo of its own.

@@ -92,7 +92,8 @@ pub(crate) fn column_id(id: &str) -> Cow<'_, str> {
     Cow::Owned(format!("sha256:{}", hex::encode(&Sha256::digest(id.as_bytes()))))
 }
 
-/// Returns text as it is stored in a column: PostgreSQL cannot store NUL. The record has it.
+/// Returns text as a column can hold it. PostgreSQL cannot store NUL, so another character takes
+/// its place; the encoded record keeps it.
 fn column_text(text: &str) -> String {
     text.replace('\0', "\u{2400}")
 }
@@ -239,8 +240,8 @@ impl Writer<'_, '_> {
         self.sealer.encode(value, Place { machine: self.machine.1, session, table, row })
     }
 
-    /// Returns the key of a session. A session is always shipped before its rows; should one be
-    /// missing all the same, its rows are left out until the session is shipped again.
+    /// Returns the key of a session. A session is always shipped before its rows; if one is missing
+    /// nevertheless, its rows are left out until the session is shipped again.
     fn key(&self, session: &str) -> Option<i64> {
         self.keys.get(session).copied()
     }

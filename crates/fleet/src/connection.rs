@@ -86,7 +86,7 @@ impl Connection {
     }
 }
 
-/// True for this machine itself.
+/// True if the host is this machine.
 fn is_here(host: &Host) -> bool {
     match host {
         Host::Unix(_) => true,
@@ -112,13 +112,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_of_a_database_has_no_password() {
+    fn the_name_of_a_database_contains_no_password() {
         let config = parse_address("postgres://me:secret@db.example:5433/fleet").unwrap().config;
         assert_eq!(name_target(&config), "db.example:5433/fleet");
     }
 
     #[test]
-    fn only_connections_on_this_machine_are_open() {
+    fn only_connections_within_this_machine_are_unencrypted() {
         for (address, here) in [
             ("postgres:///d?host=/run/postgresql", true),
             ("postgres://127.0.0.1/d", true),

@@ -25,11 +25,11 @@ pub enum FleetError {
     Tls { target: String, source: io::Error },
     #[error("the database {target} cannot be trusted: {problem}")]
     Certificate { target: String, problem: &'static str, source: postgres::Error },
-    #[error("the database {target} refuses the user or the password")]
+    #[error("the database {target} rejects the user name or the password")]
     Password { target: String, source: postgres::Error },
     #[error("the database {target} does not exist")]
     NoDatabase { target: String, source: postgres::Error },
-    #[error("the user may not do this in the database {target}")]
+    #[error("the user is not allowed to do this in the database {target}")]
     Permission { target: String, source: postgres::Error },
     #[error("the database {target} is full or cannot be written to")]
     NotWritable { target: String, source: postgres::Error },
@@ -45,7 +45,7 @@ pub enum FleetError {
     NewerSchema { found: i32, known: i32 },
     #[error("this machine does not belong to the fleet in the database {target}")]
     NotJoined { target: String },
-    #[error("this machine belongs to another fleet than the one in the database {target}")]
+    #[error("this machine belongs to a different fleet than the one in the database {target}")]
     OtherFleet { target: String },
     #[error("another machine of the fleet is called {0:?}")]
     NameTaken(String),
@@ -54,9 +54,7 @@ pub enum FleetError {
     #[error("this is not the fleet's key")]
     WrongKey,
     /// Another home with the identity of this one has shipped, or this ledger is an older copy.
-    #[error(
-        "the last changes that the fleet has from this machine were not shipped from this ledger"
-    )]
+    #[error("the fleet's last changes from this machine did not come from this ledger")]
     Diverged,
     #[error("another process is shipping")]
     Busy,

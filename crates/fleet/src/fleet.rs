@@ -68,7 +68,7 @@ impl Fleet {
     }
 }
 
-/// Fails if a machine belongs to another fleet than the one in the database.
+/// Fails if a machine belongs to a different fleet than the one in the database.
 pub(crate) fn check_fleet(
     identity: &Identity,
     fleet: &FleetRow,

@@ -10,7 +10,7 @@ use takeback_base::hex;
 
 use crate::FleetError;
 
-/// The beginning of a key as people see it.
+/// The beginning of a key, in the form that is shown to users.
 pub const KEY_PREFIX: &str = "tkbk-";
 
 /// The identity of a machine.
@@ -40,17 +40,17 @@ impl FleetKey {
         FleetKey(key)
     }
 
-    /// Parses a key as people see it.
+    /// Parses a key in the form that is shown to users.
     pub(crate) fn parse(text: &str) -> Option<FleetKey> {
         hex::decode_array(text.trim().strip_prefix(KEY_PREFIX)?).map(FleetKey)
     }
 
-    /// Formats the key for people.
+    /// Formats the key for users.
     pub(crate) fn to_text(&self) -> String {
         format!("{KEY_PREFIX}{}", hex::encode(&self.0))
     }
 
-    /// Returns a digest by which a machine recognizes the key. The key does not follow from it.
+    /// Returns a digest by which a machine recognizes the key. The key cannot be derived from it.
     pub(crate) fn check(&self) -> String {
         let digest = Sha256::new().chain_update("takeback fleet key\n").chain_update(self.0);
         hex::encode(&digest.finalize())

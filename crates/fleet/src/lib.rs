@@ -2,8 +2,8 @@
 //!
 //! Each machine writes to its own SQLite ledger and nowhere else. [`Fleet::sync`] ships what has
 //! changed, in batches; if the database cannot be reached, the changes wait in the ledger's outbox.
-//! The crates outside know nothing of PostgreSQL. `postgres` is synchronous on the outside and runs
-//! tokio on the inside, so this crate needs no runtime of its own.
+//! No other crate knows about PostgreSQL. `postgres` is synchronous on the outside and runs tokio
+//! on the inside, so this crate needs no runtime of its own.
 
 mod apply;
 mod connection;

@@ -33,7 +33,7 @@ pub(crate) fn read_fleet(connection: &mut Connection) -> Result<Option<FleetRow>
     })
 }
 
-/// Fails unless this program knows a version.
+/// Fails unless this program knows the version.
 pub(crate) fn check_version(found: i32) -> Result<(), FleetError> {
     match found.cmp(&VERSION) {
         std::cmp::Ordering::Less => Err(FleetError::OlderSchema { found, known: VERSION }),

@@ -60,7 +60,8 @@ impl Sealer {
         }
     }
 
-    /// True if records are encrypted, so that nothing that people read may be in other columns.
+    /// True if records are encrypted. In that case, no other column may contain text that people
+    /// read.
     pub(crate) fn seals(&self) -> bool {
         self.seals
     }
@@ -167,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_are_an_error_or_a_row() {
+    fn arbitrary_bytes_decode_to_a_row_or_an_error() {
         let sealer = Sealer::new(Some(&[7; 32]), true).unwrap();
         for record in [&b""[..], &[0], &[1, 2, 3], &[2; 10], &[9, 9], &[2; 60]] {
             assert!(sealer.decode::<String>(record, place(1)).is_err(), "{record:?}");

@@ -64,7 +64,7 @@ pub enum Encrypt {
     /// Private files. No file leaves the machine yet, so nothing in the ledger is encrypted.
     #[default]
     Private,
-    /// Nothing.
+    /// Nothing; a machine can then join without the key.
     Off,
 }
 
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_checked_without_being_repeated() {
+    fn the_error_for_a_malformed_address_does_not_repeat_the_address() {
         for bad in ["mysql://h/db", "postgres://u:secret@h:port/db", "postgres://", "h"] {
             let problem = parse_address(bad).err().unwrap();
             assert!(!problem.contains("secret"), "{problem}");

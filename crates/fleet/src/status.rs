@@ -28,7 +28,7 @@ pub struct LastSync {
     pub succeeded_at: Option<Time>,
     /// The time of the last attempt, if it failed.
     pub failed_at: Option<Time>,
-    /// The reason for that.
+    /// The reason why the last attempt failed.
     pub error: Option<String>,
 }
 

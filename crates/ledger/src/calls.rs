@@ -317,7 +317,7 @@ mod tests {
     use crate::schema;
 
     #[test]
-    fn a_new_effect_is_compared_only_with_those_of_its_call_or_its_time() {
+    fn a_new_effect_is_compared_only_with_effects_of_the_same_call_or_the_same_time() {
         let connection = Connection::open_in_memory().unwrap();
         schema::bring_up_to_date(&connection, 0).unwrap();
         let mut statement =

@@ -53,11 +53,11 @@ pub enum LedgerError {
     Title(#[from] crate::TitleError),
     #[error("no turn left to take back in session {0}")]
     NothingToRewind(String),
-    #[error("nothing to bring back in session {0}")]
+    #[error("no messages to restore in session {0}")]
     NothingToUnrewind(String),
     /// The messages that a rewind took back cannot be restored, because the conversation has
     /// continued since.
-    #[error("session {0} has continued since then, so its messages cannot be brought back")]
+    #[error("session {0} has continued since then, so its messages cannot be restored")]
     WentOn(String),
     #[error("no task {0:?}")]
     NoSuchTask(String),

@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_flat_in_records() {
+    fn token_counts_are_fields_of_the_record_itself() {
         let usage = UsageRecord { tokens: tokens(1), ..UsageRecord::default() };
         let json = serde_json::to_string(&usage).unwrap();
         let columns = r#""api_call_count":0,"input_tokens":1,"output_tokens":2,"cache_read_tokens":3,"cache_write_tokens":4,"reasoning_tokens":5,"estimated_cost_usd":null"#;

@@ -15,7 +15,7 @@ use crate::sessions::{SessionHead, head};
 use crate::turns::recount_session;
 use crate::{Ledger, LedgerError, Time};
 
-/// The messages that a rewind took back, or that an unrewind brought back.
+/// The messages that a rewind took back, or that an unrewind restored.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct RewindOutcome {
@@ -27,7 +27,7 @@ pub struct RewindOutcome {
     pub prompt: Option<String>,
 }
 
-/// The number of messages that are taken back or brought back when the end of a conversation moves.
+/// The number of messages that are taken back or restored when the end of a conversation moves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct ConversationMove {
@@ -66,7 +66,7 @@ pub struct ConversationMark {
     pub last_seq: i64,
     /// The number of the last turn, even if it was taken back.
     pub last_turn: i64,
-    /// A number that grows whenever messages are taken back or brought back.
+    /// A number that grows whenever messages are taken back or restored.
     pub moves: i64,
 }
 
@@ -94,7 +94,7 @@ impl Ledger {
         })
     }
 
-    /// Brings back the messages that the latest rewind took back, unless the conversation has
+    /// Restores the messages that the latest rewind took back, unless the conversation has
     /// continued since.
     pub fn unrewind(&mut self, session: &str, now: Time) -> Result<RewindOutcome, LedgerError> {
         self.database.write(|transaction| {
@@ -115,7 +115,7 @@ impl Ledger {
         })
     }
 
-    /// Returns a conversation to an earlier point. This may take messages back, bring back messages
+    /// Returns a conversation to an earlier point. This may take messages back, restore messages
     /// that have been taken back since, or both.
     pub fn return_to_point(
         &mut self,
@@ -135,7 +135,7 @@ impl Ledger {
         Ok(ConversationMark { last_seq, last_turn, moves })
     }
 
-    /// Counts the messages that [`Ledger::return_to_point`] would take back and bring back.
+    /// Counts the messages that [`Ledger::return_to_point`] would take back and restore.
     pub fn count_move(
         &self,
         session: &str,
@@ -430,7 +430,7 @@ fn read_marks(transaction: &Transaction<'_>, key: i64) -> Result<Vec<(i64, bool)
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// Describes the messages that have been taken back or brought back since their marks were read.
+/// Describes the messages that have been taken back or restored since their marks were read.
 fn describe_changes(
     transaction: &Transaction<'_>,
     key: i64,

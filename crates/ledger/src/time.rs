@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_form_is_read_and_one_is_written() {
+    fn every_form_of_a_time_is_read_and_one_form_is_written() {
         let read = |json: &str| serde_json::from_str::<Time>(json).unwrap();
         assert_eq!(read("1731715200"), Time(1_731_715_200_000));
         assert_eq!(read("1731715200.1234"), Time(1_731_715_200_123));

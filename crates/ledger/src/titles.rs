@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_split_off() {
+    fn numbers_are_split_off_from_titles() {
         assert_eq!(split_number("Fix #2"), ("Fix", 2));
         assert_eq!(split_number("Fix #1"), ("Fix #1", 1));
         assert_eq!(split_number("Fix #x"), ("Fix #x", 1));

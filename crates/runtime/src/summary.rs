@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_is_asked_for_with_everything_that_fits() {
+    fn the_request_for_a_summary_contains_everything_that_fits() {
         let messages = [new_message("user", "count".into()), write_of("one two")];
         let text = describe_for_summary(&messages, 1_000, 0);
         assert!(text.starts_with("Summarize"), "{text}");

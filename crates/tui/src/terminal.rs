@@ -46,7 +46,7 @@ const TICK: Duration = Duration::from_secs(1);
 /// screen would flicker; with a longer one, it would seem stuck.
 const FIRST: Duration = Duration::from_millis(40);
 
-/// The screens.
+/// The screens that the program can show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScreenKind {
     /// The history of a workspace.
@@ -67,7 +67,7 @@ pub struct Options {
     pub zone: TimeZone,
     /// The colors and characters that the terminal can show.
     pub theme: Theme,
-    /// The clock.
+    /// The clock, which returns the current time.
     pub clock: fn() -> Timestamp,
 }
 

@@ -334,7 +334,7 @@ const show = (path) => (typeof path === "string" ? path : `(bytes ${path.bytes})
 function summary({ plan, empty }) {
   if (empty) {
     const left = (plan.conflicts ?? []).length + (plan.uncertain ?? []).length;
-    return [left ? `Nothing can be undone without your choice: ${count(left, "file")} edited since.` : "Nothing to do: everything is already in that state."];
+    return [left ? `Nothing can be undone until you choose: ${count(left, "file")} edited since.` : "Nothing to do: everything is already in that state."];
   }
   const elsewhere = plan.elsewhere ?? [];
   const outside = elsewhere.reduce((sum, part) => sum + part.restored.length + part.deleted.length, 0);
@@ -348,7 +348,7 @@ function summary({ plan, empty }) {
   add(kept, `keeps ${kept.toLocaleString("en")}`);
   const undone = plan.undone_messages;
   add(undone, `takes back ${count(undone, "message")}`);
-  add(plan.redone_messages, `brings back ${count(plan.redone_messages, "message")}`);
+  add(plan.redone_messages, `restores ${count(plan.redone_messages, "message")}`);
   const conflicts = (plan.conflicts ?? []).filter((found) => !found.resolved).length;
   add(conflicts, `leaves ${count(conflicts, "conflict")}`);
   const text = parts.join(", ");
@@ -445,7 +445,7 @@ function reportDone(done, workspace) {
   if (restored) parts.push(`restored ${count(restored, "file")}`);
   if (deleted) parts.push(`deleted ${deleted.toLocaleString("en")}`);
   if (done.undone_messages) parts.push(`took back ${count(done.undone_messages, "message")}`);
-  if (done.redone_messages) parts.push(`brought back ${count(done.redone_messages, "message")}`);
+  if (done.redone_messages) parts.push(`restored ${count(done.redone_messages, "message")}`);
   const text = parts.length ? parts.join(", ") : "nothing had to be changed";
   const way = done.action === "undo" ? "redo" : "undo";
   const button = done.safety_checkpoint

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_limited() {
+    fn the_number_of_open_streams_is_limited() {
         let hub = Hub::default();
         let open: Vec<_> = (0..MAX_STREAMS).map(|_| hub.subscribe(0, None).unwrap()).collect();
         assert_eq!(hub.subscribe(0, None).map(|_| ()).unwrap_err().status, 503);

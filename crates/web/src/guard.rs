@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn only_hosts_of_this_machine_are_known() {
+    fn only_the_names_and_addresses_of_this_machine_are_accepted_as_hosts() {
         let guard = guard(Reach::Loopback);
         for host in ["127.0.0.1:4000", "localhost:4000", "LOCALHOST:4000", "[::1]:4000"] {
             assert!(guard.knows_host(host), "{host}");
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_not_trusted_on_the_network() {
+    fn host_names_are_trusted_on_the_network_only_if_connections_are_encrypted() {
         let guard = guard(Reach::Network);
         assert!(guard.knows_host("192.168.0.7:4000"));
         assert!(!guard.knows_host("evil.example:4000"));

@@ -1,4 +1,4 @@
-"""A LangGraph checkpointer that keeps threads in takeback's ledger, and files with them."""
+"""A LangGraph checkpointer that keeps threads in takeback's ledger, and checkpoints of their files."""
 
 from .saver import TakebackSaver
 from .workspace import NoFilesError

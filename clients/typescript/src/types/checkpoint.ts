@@ -104,7 +104,7 @@ export interface Head {
   branch: string | null;
 }
 
-/** How to continue an agent's own conversation. */
+/** Instructions for continuing an agent's own conversation. */
 export interface Resume {
   agent: string;
   session: string | null;

@@ -48,7 +48,7 @@ export interface ThreadPosition {
   number: number;
 }
 
-/** A part of a list of states. It continues after `next`, unless that is null. */
+/** A part of a list of states. The list continues after `next`, unless that is null. */
 export interface ThreadPage {
   states: ThreadState[];
   next: ThreadPosition | null;

@@ -137,7 +137,7 @@ mod tests {
     const SETTINGS: &str = "// mine\n{\n  \"theme\": \"One Dark\", // dark\n  \"agent_servers\": {\n    \"Other\": { \"type\": \"registry\" },\n  },\n}\n";
 
     #[test]
-    fn settings_of_the_user_stay_and_come_back() {
+    fn the_users_own_settings_stay_and_removing_takeback_restores_the_rest() {
         let added = add(SETTINGS, &["/bin/takeback", "--home", "/h"]).unwrap();
         let value = parse_value(&added).unwrap();
         assert_eq!(

@@ -69,7 +69,7 @@ fn find_chain<'l>(
     while let Some(uuid) = next {
         let index = *index_of.get(uuid).ok_or(RewindError::UnknownFormat("a line is missing"))?;
         if !chain.insert(index) {
-            return Err(RewindError::UnknownFormat("its lines form a circle"));
+            return Err(RewindError::UnknownFormat("its lines form a cycle"));
         }
         next = parent_of(&lines[index].value);
     }

@@ -10,7 +10,7 @@ pub(super) fn cut(cut: &Cut<'_>) -> Result<Copy, RewindError> {
     let malformed = |_| RewindError::UnknownFormat("it is not JSON");
     let mut document: Value = serde_json::from_slice(cut.bytes).map_err(malformed)?;
     if document["version"] != 1 || document["sessionId"] != cut.old {
-        return Err(RewindError::UnknownFormat("it does not begin with its own session"));
+        return Err(RewindError::UnknownFormat("its beginning does not name its session"));
     }
     let messages = document["messages"].as_array_mut().ok_or(RewindError::NoAnchor)?;
     if let Some(anchor) = cut.anchor {

@@ -84,7 +84,7 @@ impl Piece {
         let first: Value = serde_json::from_slice(&bytes[..end])
             .map_err(|_| RewindError::UnknownFormat("its first line is not JSON"))?;
         if first["type"] != "session_meta" {
-            return Err(RewindError::UnknownFormat("it does not begin with its own session"));
+            return Err(RewindError::UnknownFormat("its beginning does not name its session"));
         }
         let header = first["payload"].clone();
         Ok(Piece { path, bytes, header })

@@ -25,7 +25,7 @@ pub(super) fn cut(cut: &Cut<'_>) -> Result<Copy, RewindError> {
     while let Some(id) = next {
         let index = *index_of.get(id).ok_or(RewindError::UnknownFormat("an entry is missing"))?;
         if !branch.insert(index) {
-            return Err(RewindError::UnknownFormat("its entries form a circle"));
+            return Err(RewindError::UnknownFormat("its entries form a cycle"));
         }
         next = lines[index].value["parentId"].as_str();
     }

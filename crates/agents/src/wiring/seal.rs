@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_takebacks_until_the_user_changes_it() {
+    fn a_file_belongs_to_takeback_until_the_user_changes_it() {
         let texts: Vec<String> = AGENTS.iter().flat_map(own_files).collect();
         assert!(texts.len() > 10);
         for text in texts {

@@ -39,7 +39,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_file_is_handled(bytes in proptest::collection::vec(any::<u8>(), 0..2_000)) {
+    fn reading_any_file_as_a_log_ends_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..2_000)) {
         for format in LOG_FORMATS {
             read_anything(format.agent, log_name_for(format.agent), &bytes);
         }
@@ -47,7 +47,7 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_log_is_handled(which in 0..64_usize, cuts in proptest::collection::vec((any::<u16>(), any::<u8>()), 1..20)) {
+    fn reading_a_damaged_log_ends_without_a_panic(which in 0..64_usize, cuts in proptest::collection::vec((any::<u16>(), any::<u8>()), 1..20)) {
         let logs: Vec<_> = LOG_FORMATS.iter().flat_map(|format| logs_of(format.agent).into_iter().map(move |path| (format.agent, path))).collect();
         let (agent, source) = &logs[which % logs.len()];
         let mut bytes = fs::read(source).unwrap();
@@ -64,7 +64,7 @@ proptest! {
 
     /// The JSON is valid, but one field has an unexpected value.
     #[test]
-    fn a_record_with_an_odd_field_is_handled(which in 0..64_usize, line in any::<u16>(), at in any::<u16>(), with in crate::payload_fuzz::any_json()) {
+    fn reading_a_record_with_an_odd_field_ends_without_a_panic(which in 0..64_usize, line in any::<u16>(), at in any::<u16>(), with in crate::payload_fuzz::any_json()) {
         let logs = growing_logs();
         let (agent, source) = &logs[which % logs.len()];
         let text = fs::read_to_string(source).unwrap();

@@ -169,7 +169,7 @@ fn a_line_that_never_ends_is_refused() {
 }
 
 #[test]
-fn huge_ids_do_not_grow_the_bookmark() {
+fn huge_ids_do_not_make_the_bookmark_grow() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("x.jsonl");
     let line = serde_json::json!({

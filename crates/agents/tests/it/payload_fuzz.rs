@@ -116,7 +116,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn any_payload_is_handled(
+    fn parsing_any_payload_ends_without_a_panic(
         bytes in proptest::collection::vec(any::<u8>(), 0..200),
         value in any_json(),
         which in any::<proptest::sample::Index>(),
@@ -149,7 +149,7 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_payload_is_handled(
+    fn parsing_a_damaged_payload_ends_without_a_panic(
         which in any::<proptest::sample::Index>(),
         damage in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..8),
         length in any::<proptest::sample::Index>(),

@@ -27,7 +27,7 @@ Examples:
   takeback goal list
   takeback goal show 3f2a                   its budget, and what was spent
   takeback goal pause 3f2a                  from another terminal; Ctrl-C does the same here
-  takeback goal resume 3f2a --add-usd 1     go on, with a dollar more than before")]
+  takeback goal resume 3f2a --add-usd 1     continue, with a dollar more than before")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     action: Action,

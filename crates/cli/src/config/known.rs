@@ -1,6 +1,6 @@
 //! The settings in config.toml, each with its meaning in one line.
 
-/// A setting.
+/// A setting in config.toml.
 pub(crate) struct KnownSetting {
     /// The tables and the name of the setting, separated by dots. `NAME` stands for the name of a
     /// provider or a model.
@@ -66,7 +66,7 @@ const NUMBER: &str = "a whole number";
 const PATTERNS: &str = "a list of patterns";
 const TEXT: &str = "a text";
 
-/// All settings.
+/// All settings, sorted by their keys.
 pub(crate) const SETTINGS: &[KnownSetting] = &[
     setting("chat.approve", "effects, ask, auto or never", "the calls that you are asked about"),
     setting("chat.auto_resume", SWITCH, "continue interrupted conversations without asking"),

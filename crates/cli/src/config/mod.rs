@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn only_settings_that_are_not_false_are_switched_on() {
+    fn a_line_switches_a_setting_on_unless_the_value_is_false() {
         for on in ["strict=true", "a.strict = yes", "x = { strict\t= 1 }", "'strict' = true # no"] {
             assert!(may_switch_on(on, "strict"), "{on}");
         }

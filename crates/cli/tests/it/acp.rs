@@ -401,7 +401,7 @@ fn a_call_that_would_harm_the_history_is_refused() {
 }
 
 #[test]
-fn everything_passes_if_takeback_cannot_work() {
+fn messages_are_passed_on_even_if_takeback_cannot_work() {
     let session = Session::new();
     session.write("a", "0\n");
     // Takeback cannot create the store, the ledger or the directory of proxies.
@@ -431,7 +431,7 @@ fn everything_passes_if_takeback_cannot_work() {
 }
 
 #[test]
-fn checkpoints_that_are_switched_off_leave_a_plain_pipe() {
+fn without_checkpoints_the_proxy_only_passes_messages_on() {
     let session = Session::new();
     session.write("a", "0\n");
     let mut talk = Conversation::with(&session, "agent", 0, |command| {
@@ -542,7 +542,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
 
     #[test]
-    fn arbitrary_lines_pass_unchanged(
+    fn arbitrary_lines_are_passed_on_unchanged(
         of_editor in proptest::collection::vec(any_line(), 0..40),
         of_agent in proptest::collection::vec(any_line(), 0..40),
         has_last_end in any::<bool>(),
@@ -565,7 +565,7 @@ proptest! {
 }
 
 #[test]
-fn a_huge_prompt_passes_after_its_checkpoint() {
+fn a_huge_prompt_is_passed_on_after_its_checkpoint() {
     let session = Session::new();
     session.write("a", "0\n");
     let mut talk = Conversation::new(&session);

@@ -267,52 +267,52 @@ fn check_agent(agent: &str) {
 }
 
 #[test]
-fn claude_code_is_protected_and_notified() {
+fn claude_code_is_protected_and_learns_of_a_rollback() {
     check_agent("claude");
 }
 
 #[test]
-fn codex_is_protected_and_notified() {
+fn codex_is_protected_and_learns_of_a_rollback() {
     check_agent("codex");
 }
 
 #[test]
-fn gemini_cli_is_protected_and_notified() {
+fn gemini_cli_is_protected_and_learns_of_a_rollback() {
     check_agent("gemini");
 }
 
 #[test]
-fn qwen_code_is_protected_and_notified() {
+fn qwen_code_is_protected_and_learns_of_a_rollback() {
     check_agent("qwen");
 }
 
 #[test]
-fn copilot_cli_is_protected_and_notified() {
+fn copilot_cli_is_protected_and_learns_of_a_rollback() {
     check_agent("copilot");
 }
 
 #[test]
-fn droid_is_protected_and_notified() {
+fn droid_is_protected_and_learns_of_a_rollback() {
     check_agent("droid");
 }
 
 #[test]
-fn cline_is_protected_and_notified() {
+fn cline_is_protected_and_learns_of_a_rollback() {
     check_agent("cline");
 }
 
 #[test]
-fn opencode_is_protected_and_notified() {
+fn opencode_is_protected_and_learns_of_a_rollback() {
     check_agent("opencode");
 }
 
 #[test]
-fn pi_is_protected_and_notified() {
+fn pi_is_protected_and_learns_of_a_rollback() {
     check_agent("pi");
 }
 
 #[test]
-fn cursor_is_protected_and_notified() {
+fn cursor_is_protected_and_learns_of_a_rollback() {
     check_agent("cursor");
 }
 

@@ -26,6 +26,11 @@ fn fail(session: &Session, arguments: &[&str]) -> String {
     said
 }
 
+/// Joins the lines of a text that was wrapped to the width of the terminal.
+fn join_lines(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// Calls the tool once: if the last message already holds a result, replies with that result as
 /// text.
 fn call_once(request: &Request, tool: &str, input: serde_json::Value) -> Reply {
@@ -63,7 +68,7 @@ fn without_a_key_no_session_begins() {
 }
 
 #[test]
-fn a_refused_key_or_model_says_what_to_check_and_keeps_the_prompt() {
+fn the_error_for_a_refused_key_or_model_says_what_to_check_and_the_prompt_is_kept() {
     let session = Session::new();
     for (status, body, expected) in [
         (
@@ -110,7 +115,7 @@ fn a_model_that_makes_the_same_mistake_again_and_again_is_stopped() {
         ("broken", "the input of read_file is not valid JSON", "read_file"),
     ] {
         let before = server.requests().len();
-        let said = fail(&session, &["chat", "-p", prompt]);
+        let said = join_lines(&fail(&session, &["chat", "-p", prompt]));
         let stopped = format!(
             "The turn is waiting for you: the same call of {name} failed several times in a row"
         );
@@ -123,7 +128,7 @@ fn a_model_that_makes_the_same_mistake_again_and_again_is_stopped() {
 }
 
 #[test]
-fn a_model_that_only_makes_calls_that_cannot_be_made_is_stopped() {
+fn a_model_that_makes_only_unusable_calls_is_stopped() {
     let server = Server::start(|request: &Request| {
         let asked = request.messages.len();
         match request.last_text() {
@@ -136,7 +141,7 @@ fn a_model_that_only_makes_calls_that_cannot_be_made_is_stopped() {
     })
     .unwrap();
     let session = with_model(&server);
-    let said = fail(&session, &["chat", "-p", "fly"]);
+    let said = join_lines(&fail(&session, &["chat", "-p", "fly"]));
     assert!(said.contains("keeps asking for calls that cannot be made"), "{said}");
     assert_eq!(server.requests().len(), 5);
     assert_eq!(chat_output(&session, &["chat", "--resume", "-p", "hello"]), "Hello.\n");

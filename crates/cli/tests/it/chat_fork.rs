@@ -29,7 +29,7 @@ fn last_prompts(server: &Server) -> Vec<String> {
 }
 
 #[test]
-fn a_fork_without_files_continues_the_conversation_of_that_turn_here() {
+fn a_fork_without_files_continues_in_the_same_directory() {
     let server = Server::start(writer).unwrap();
     let (session, id) = after_two_turns(&server);
     let output =

@@ -152,7 +152,7 @@ fn ctrl_c_stops_a_turn_and_ctrl_c_twice_ends_the_chat() {
     eventually("the turn is over", || list_tasks(&session)[0]["state"] == "idle");
     wait_for_prompt(&terminal);
     terminal.press("\u{3}");
-    terminal.wait_for("Ctrl-C again leaves");
+    terminal.wait_for("Press Ctrl-C again");
     wait_for_prompt(&terminal);
     terminal.press("\u{3}");
     let (status, screen, _) = terminal.wait_for_end();
@@ -190,7 +190,7 @@ fn a_rollback_takes_back_files_and_messages() {
 }
 
 #[test]
-fn undoing_a_rollback_brings_files_and_messages_back() {
+fn undoing_a_rollback_restores_files_and_messages() {
     let server = Server::start(writer).unwrap();
     let session = with_model(&server);
     let Some(mut terminal) = start(&session) else { return };

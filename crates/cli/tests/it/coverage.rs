@@ -42,7 +42,7 @@ fn a_file_that_becomes_uncovered_was_not_deleted_by_the_turn() {
 }
 
 #[test]
-fn limits_that_change_during_a_call_create_and_delete_no_files() {
+fn a_change_of_limits_during_a_call_does_not_make_files_count_as_created_or_deleted() {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_file_size_mb = 1\n");
     fs::write(session.project().join("large"), noise(1, 2_000_000)).unwrap();

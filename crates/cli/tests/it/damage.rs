@@ -60,7 +60,7 @@ fn a_manual_checkpoint_reports_that_a_part_of_the_store_was_lost() {
 }
 
 #[test]
-fn flipped_bytes_are_found_and_healed_after_a_turn() {
+fn flipped_bytes_are_found_and_repaired_after_a_turn() {
     let session = Session::new();
     session.write("a", "mine");
     let mut agent = Agent::new(&session, "s1");

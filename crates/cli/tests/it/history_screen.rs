@@ -211,7 +211,7 @@ fn the_screen_follows_the_size_of_the_terminal_and_new_turns() {
 }
 
 #[test]
-fn the_filter_the_help_and_the_search_work() {
+fn the_filter_and_the_help_and_the_search_work() {
     let session = worked();
     let Some(mut terminal) = start(&session, 100, 30) else { return };
     terminal.press("/cart.py");
@@ -242,7 +242,7 @@ fn the_pager_shows_the_whole_diff_and_returns() {
 }
 
 #[test]
-fn no_color_and_no_unicode_are_respected() {
+fn the_screen_respects_no_color_and_a_locale_without_unicode() {
     let session = worked();
     let variables = [("NO_COLOR", "1"), ("LANG", "C")];
     let Some(mut terminal) = start_with(&session, 100, 24, &variables) else { return };

@@ -124,7 +124,7 @@ fn the_first_call_adds_a_row_and_later_calls_add_a_step_if_something_changed() {
 }
 
 #[test]
-fn granularity_turn_adds_no_steps() {
+fn with_the_granularity_turn_no_steps_are_added() {
     let session = Session::new();
     configure(&session, "[checkpoints]\ngranularity = \"turn\"\n");
     session.write("a", "1");

@@ -112,7 +112,7 @@ impl Drop for SmallFileSystem {
 }
 
 #[test]
-fn a_full_disk_is_recorded_and_shown() {
+fn a_failure_because_of_a_full_disk_is_recorded_and_shown() {
     let session = Session::new();
     let Some(_small) = SmallFileSystem::mount_at(&session.base().join(".takeback")) else { return };
     session.write("a", "1");

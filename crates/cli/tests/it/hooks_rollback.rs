@@ -316,7 +316,7 @@ fn undo_takes_back_the_last_turn_that_changed_files() {
 }
 
 #[test]
-fn undo_without_a_turn_says_so() {
+fn undo_says_if_there_is_no_turn_to_take_back() {
     let mut session = Session::new();
     session.write("a", "1");
     session.takeback(&["undo"]);

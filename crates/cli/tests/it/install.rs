@@ -526,7 +526,7 @@ fn past_conversations_are_offered_and_imported() {
 }
 
 #[test]
-fn zed_gets_agents_and_gives_every_byte_back() {
+fn zed_gets_agents_and_uninstalling_restores_every_byte() {
     let session = Session::new();
     let settings = "// mine\n{\n  \"theme\": \"One Dark\",\n  \"agent_servers\": { \"Other\": { \"type\": \"registry\" }, },\n}\n";
     write_file(&session, ".config/zed/settings.json", settings);

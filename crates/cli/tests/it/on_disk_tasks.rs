@@ -1,4 +1,4 @@
-//! A home with tasks and goals that an earlier version wrote can be continued by the current one.
+//! The current version can continue the tasks and goals in a home that an earlier version wrote.
 //!
 //! `make_home_with_tasks` created the archive, and the tests check everything that this function
 //! did. The function need not be run again: if the format changes, another archive is added.

@@ -46,7 +46,7 @@ fn a_session_in_a_directory_that_is_too_large_is_protected_in_its_projects() {
 /// If both the session's workspace and the current directory are too large, takeback must not
 /// switch between them forever.
 #[test]
-fn a_directory_that_is_too_large_is_tried_only_once() {
+fn the_capture_of_a_directory_that_is_too_large_is_tried_only_once() {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_files = 10\n");
     for number in 0..12 {

@@ -1,4 +1,4 @@
-//! `takeback report`.
+//! `takeback report`: what agents did on a day or in a week.
 
 use serde_json::{Value, json};
 
@@ -49,7 +49,7 @@ fn a_report_adds_up_turns_files_effects_and_what_was_taken_back() {
 }
 
 #[test]
-fn a_report_reads_as_text_and_as_markdown() {
+fn a_report_is_written_as_text_and_as_markdown() {
     let session = worked();
     let text = printed(&session, &["report"]);
     for part in

@@ -228,7 +228,7 @@ fn a_lost_copy_of_the_index_is_stored_again() {
         assert!(said.contains(", the copy of the git index\n"), "{part}: {said}");
         agent.hears("second");
         agent.runs("rm plain staged");
-        // The older checkpoints have the same copy, so they are whole again.
+        // The older checkpoints have the same copy, so they are intact again.
         assert_eq!(session.json(&["checkpoints", "verify"])["whole"], true, "{part}");
         assert_eq!(session.json(&["rollback", "1", "--index"])["index"], true);
         assert_eq!(session.read("plain"), "3\n");
@@ -252,7 +252,7 @@ fn a_repository_that_is_gone_is_reported() {
 }
 
 #[test]
-fn a_command_to_paste_is_quoted() {
+fn a_command_that_is_meant_to_be_pasted_is_quoted() {
     let session = Session::new();
     git(&session, &["init", "-q"]);
     session.write("a", "0");

@@ -402,7 +402,7 @@ fn clearing_asks_first() {
     session.assert(
         "
 $ takeback checkpoints clear-legacy -f
-Deleted 1 archive of older layouts (0 B).
+Deleted 1 archive of older stores (0 B).
 $ takeback checkpoints clear-legacy
 There are no archives of older stores.
 ",
@@ -614,7 +614,7 @@ fn the_size_cap_is_enforced_during_a_long_turn() {
 }
 
 #[test]
-fn prune_does_not_say_that_nothing_exceeds_the_limits_if_the_store_does() {
+fn prune_does_not_claim_that_nothing_exceeds_the_limits_while_the_store_does() {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_total_size_mb = 1\nauto_prune = false\n");
     fs::write(session.project().join("a"), noise(1, 3 << 20)).unwrap();

@@ -156,7 +156,7 @@ fn an_undo_of_the_last_turn_takes_the_agents_own_conversation_along() {
 }
 
 #[test]
-fn an_undo_leaves_the_conversation_if_later_turns_follow_or_the_user_wants_it() {
+fn an_undo_leaves_the_conversation_unchanged_if_later_turns_follow_or_the_user_asks_for_that() {
     for arguments in [&["undo", "--turn", "2", "--yes"][..], &["undo", "--files-only", "--yes"]] {
         let session = Session::new();
         with_two_turns(&session);
@@ -260,7 +260,7 @@ fn a_fork_of_the_end_has_the_whole_conversation() {
 }
 
 #[test]
-fn a_fork_is_for_the_sessions_own_agent_or_for_takebacks() {
+fn a_fork_is_continued_by_the_sessions_own_agent_or_by_takebacks() {
     let session = Session::new();
     with_two_turns(&session);
     let fork = session.base().join("try");

@@ -191,7 +191,7 @@ fn other_calls_are_not_refused() {
 }
 
 #[test]
-fn a_refused_call_is_protected_in_case_the_agent_runs_it_all_the_same() {
+fn a_refused_call_is_protected_in_case_the_agent_runs_it_anyway() {
     let session = with_history();
     let (code, _) = run(&session, "rm -rf a ~/.takeback");
     assert_eq!(code, Some(2));
@@ -231,7 +231,7 @@ fn with_warn_the_user_is_told_each_time_and_the_call_runs() {
 }
 
 #[test]
-fn an_agent_over_rpc_and_a_generic_agent_are_also_told() {
+fn an_agent_over_rpc_and_a_generic_agent_also_learn_of_a_refusal() {
     let session = with_history();
     let agent = Agent::new(&session, "s9");
     let event = json!({

@@ -116,7 +116,7 @@ fn wait_for_rest(link: &str, session: &str) {
 }
 
 #[test]
-fn commands_have_the_answers_of_the_other_front_ends() {
+fn slash_commands_have_the_same_answers_as_in_other_front_ends() {
     let server = Server::start(writer).unwrap();
     let session = with_model(&server);
     chat_output(&session, &["chat", "-p", "write first"]);

@@ -603,7 +603,7 @@ $ takeback sessions unrewind 4f2a
 Restored 1 turn (2 messages), from message 4 on.
 The prompt was: now in 東京, too
 $ takeback sessions unrewind 4f2a
-! error: nothing to bring back in session claude-code:4f2a9c01-aaaa
+! error: no messages to restore in session claude-code:4f2a9c01-aaaa
 [exit Some(1)]
 $ takeback sessions rewind 4f2a --turns 5
 Rewound 2 turns (5 messages), from message 1 on.
@@ -628,7 +628,7 @@ $ takeback sessions rewind 4f2a
     session.assert(
         "
 $ takeback sessions unrewind 4f2a
-! error: session claude-code:4f2a9c01-aaaa has continued since then, so its messages cannot be brought back
+! error: session claude-code:4f2a9c01-aaaa has continued since then, so its messages cannot be restored
 ! hint: `takeback sessions show` still shows them, marked as undone
 [exit Some(1)]
 ",

@@ -62,7 +62,7 @@ fn a_file_that_the_user_writes_after_refusing_the_very_first_call_stays() {
 }
 
 #[test]
-fn edits_right_after_a_turn_stay_even_if_no_call_in_it_was_reported_to_end() {
+fn edits_right_after_a_turn_stay_even_if_the_ends_of_its_calls_were_not_reported() {
     let session = Session::new();
     session.write("a", "0\nx\ny\n");
     let mut agent = Agent::new(&session, "s1");

@@ -626,7 +626,7 @@ fn the_link_from_a_submodule_to_its_repository_is_reported() {
     let mut agent = Agent::new(&session, "s1");
     let call = agent.call("Bash", json!({ "command": "rm -rf sub" }));
     let said = agent.report(call.event("before_tool"));
-    assert!(said.contains("/sub/.git: it only points to the repository"), "{said}");
+    assert!(said.contains("/sub/.git: this file only points to the repository"), "{said}");
     assert!(said.contains("write `gitdir: ../.git/modules/sub`"), "{said}");
 }
 

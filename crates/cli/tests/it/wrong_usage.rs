@@ -15,7 +15,7 @@ fn with_checkpoint() -> Session {
 }
 
 #[test]
-fn wrong_commands_and_options_say_what_was_probably_meant() {
+fn errors_in_commands_and_options_say_what_was_probably_meant() {
     let mut session = Session::new();
     for words in [
         "lits",
@@ -212,7 +212,7 @@ $ takeback goal start
 }
 
 #[test]
-fn wrong_checkpoints_and_paths_say_what_exists() {
+fn errors_in_checkpoints_and_paths_say_what_exists() {
     let mut session = with_checkpoint();
     for words in [
         "rollback 9",
@@ -411,7 +411,7 @@ $ takeback mcp now
 }
 
 #[test]
-fn wrong_settings_say_what_is_expected() {
+fn errors_in_settings_say_what_is_expected() {
     let mut session = Session::new();
     for text in [
         "[checkpoints]\nmax_fils = 3\n",
@@ -491,7 +491,7 @@ $ takeback config unset max
 }
 
 #[test]
-fn wrong_arguments_for_sessions_say_what_exists() {
+fn errors_in_arguments_for_sessions_say_what_exists() {
     let mut session = with_examples();
     for words in [
         "sessions show 4f2a --around 99",
@@ -532,7 +532,7 @@ $ takeback search
 }
 
 #[test]
-fn the_limit_that_leaves_paths_out_is_named() {
+fn the_user_is_told_which_limit_left_paths_out() {
     let mut session = Session::new();
     configure(&session, "[checkpoints]\nmax_files = 1\n");
     session.write("a", "1");

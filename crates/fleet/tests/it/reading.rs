@@ -175,7 +175,7 @@ fn a_fleet_of_one_machine_answers_as_its_ledger_does() {
 }
 
 #[test]
-fn an_encrypted_fleet_answers_as_well() {
+fn an_encrypted_fleet_answers_in_the_same_way() {
     let Some(server) = Server::start() else { return };
     let mut machine = Machine::new("m", &server.address());
     machine.settings.encrypt = Encrypt::All;

@@ -50,7 +50,7 @@ impl Server {
                 fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
             }
         }
-        // The port of a listener that is closed again is free for a while.
+        // After the listener is closed, its port stays free for a while.
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut server = Server { directory, programs, port, process: None, options };
         server.create_cluster();
@@ -142,7 +142,8 @@ impl Server {
         self.directory.path().join(name)
     }
 
-    /// Prepares a program of PostgreSQL, as a user that it accepts. It ends with the test.
+    /// Prepares a PostgreSQL program, run by a user whom PostgreSQL accepts. The program ends with
+    /// the test.
     fn program(&self, name: &str) -> Command {
         let program = self.programs.join(name);
         let mut command = if rustix::process::geteuid().is_root() {

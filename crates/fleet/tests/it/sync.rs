@@ -1,4 +1,4 @@
-//! Shipping.
+//! Shipping what has changed in the ledgers of machines.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use crate::machine::{Machine, at, open_ledger, shipped_messages};
 use crate::server::Server;
 
 #[test]
-fn changes_rewinds_and_deletions_travel() {
+fn changes_rewinds_and_deletions_are_shipped() {
     let Some(server) = Server::start() else { return };
     let mut machine = Machine::new("m", &server.address());
     machine.say("claude:old", "user", "from before the fleet");

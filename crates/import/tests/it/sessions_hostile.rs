@@ -181,8 +181,8 @@ fn a_table_whose_pages_contain_each_other_is_not_read_forever() {
     drop(connection);
     multiply_rows(&home);
     let errors = read_errors(&home);
-    let expected = "it takes too long to read for its size, so it is damaged, or was made to be \
-                    endless";
+    let expected = "reading it takes too long for its size, so it is damaged or was designed to \
+                    be endless";
     assert!(errors.len() == 1 && errors[0].ends_with(expected), "{errors:?}");
 }
 

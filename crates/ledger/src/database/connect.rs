@@ -11,7 +11,7 @@ use super::deadline::Deadline;
 use super::{LOG_KEPT, is_busy, is_damage};
 use crate::schema;
 
-/// The reason why a ledger cannot be opened. Nothing was changed.
+/// The reason why a ledger cannot be opened. After such an error, its content is unchanged.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum OpenError {

@@ -16,7 +16,7 @@ use crate::{LedgerError, MessageRecord, Time};
 /// A message that two sessions have in common.
 struct SharedMessage<'a> {
     origin: &'a str,
-    /// Its number in the other session.
+    /// The number of the message in the other session.
     seq: i64,
 }
 

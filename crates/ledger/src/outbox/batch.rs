@@ -62,7 +62,7 @@ pub struct SessionChange {
     pub inherited: i64,
 }
 
-/// A message.
+/// A message that changed. `message` is `None` if it was deleted.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct MessageChange {
@@ -81,7 +81,7 @@ pub struct MessageRow {
     pub tokens: String,
 }
 
-/// A turn.
+/// A turn that changed. `turn` is `None` if it was deleted.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct TurnChange {

@@ -460,7 +460,7 @@ fn secrets_are_found_in_their_common_forms() {
 }
 
 #[test]
-fn an_image_is_kept() {
+fn the_data_of_an_image_is_not_masked() {
     let image: String = (0..200).map(|seed| random_text('b', 997, seed)).collect();
     let unlucky = format!("{}/AIza{}+", random_text('b', 400, 7), random_text('a', 35, 3));
     assert_kept(&format!("data:image/png;base64,{image}{unlucky}{image}"));
@@ -709,7 +709,7 @@ proptest! {
     }
 
     #[test]
-    fn json_stays_json(value in json_value()) {
+    fn masked_json_is_still_json(value in json_value()) {
         let text = value.to_string();
         let masked = mask_text(&text);
         prop_assert!(serde_json::from_str::<Value>(&masked).is_ok(), "{} became {}", text, masked);

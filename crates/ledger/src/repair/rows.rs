@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_without_a_table_fits_only_one() {
+    fn a_row_whose_table_is_unknown_fits_only_one_table() {
         let connection = Connection::open_in_memory().unwrap();
         schema::bring_up_to_date(&connection, 0).unwrap();
         let tables = read_tables(&connection).unwrap();

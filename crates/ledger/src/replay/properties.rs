@@ -15,7 +15,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn openai_accepts_any_replay(messages in any_conversation(), prompt in any::<bool>()) {
+    fn the_chat_completions_api_accepts_any_replay(messages in any_conversation(), prompt in any::<bool>()) {
         let session = make_session(prompt);
         let written = openai(&session, &messages);
         check_openai(&written);
@@ -24,7 +24,7 @@ proptest! {
     }
 
     #[test]
-    fn anthropic_accepts_any_replay(messages in any_conversation(), prompt in any::<bool>()) {
+    fn the_messages_api_accepts_any_replay(messages in any_conversation(), prompt in any::<bool>()) {
         let session = make_session(prompt);
         let written = anthropic(&session, &messages);
         check_anthropic(&written);
@@ -33,7 +33,7 @@ proptest! {
     }
 
     #[test]
-    fn responses_accepts_any_replay(messages in any_conversation(), prompt in any::<bool>()) {
+    fn the_responses_api_accepts_any_replay(messages in any_conversation(), prompt in any::<bool>()) {
         let session = make_session(prompt);
         let written = responses(&session, &messages);
         check_responses(&written);

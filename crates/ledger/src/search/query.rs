@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn parentheses_group() {
+    fn parentheses_group_terms() {
         assert_matches("(docker OR kubernetes)", &["docker", "kubernetes"], &["podman"]);
         assert_matches("(red OR blue) car", &["red car", "car, blue"], &["red", "car"]);
         assert_matches("red OR (blue car)", &["red", "blue car"], &["blue"]);

@@ -13,7 +13,7 @@ const PAGE_BYTES: usize = 8 << 20;
 /// A selection of states.
 #[derive(Clone, Debug, Default)]
 pub struct ThreadFilter {
-    /// The app.
+    /// The name of the app; only its states are selected.
     pub app: String,
     /// Only states of this thread.
     pub thread: Option<String>,

@@ -39,8 +39,8 @@ pub(crate) type Part = fn(&mut dyn Backend);
 
 /// The contract.
 pub(crate) const PARTS: &[(&str, Part)] = &[
-    ("filters", search::search_filters_and_shows_the_messages_around_a_hit),
-    ("workspaces", search::only_the_sessions_of_a_workspace_are_searched_if_asked),
+    ("filters", search::a_search_filters_and_shows_the_messages_around_a_match),
+    ("workspaces", search::on_request_only_the_sessions_of_a_workspace_are_searched),
     ("results of tools", search::results_of_tools_come_after_messages),
     ("better matches", search::the_better_match_comes_first),
     ("long queries", search::pasted_text_of_any_length_is_a_query),

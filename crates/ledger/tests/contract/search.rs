@@ -4,7 +4,7 @@ use takeback_ledger::{SearchOptions, SessionRecord};
 
 use super::{Backend, at, create_session, find, message, say, session};
 
-pub(crate) fn search_filters_and_shows_the_messages_around_a_hit(backend: &mut dyn Backend) {
+pub(crate) fn a_search_filters_and_shows_the_messages_around_a_match(backend: &mut dyn Backend) {
     for (id, source) in [("a", "x"), ("b", "y")] {
         let session = SessionRecord {
             source: source.into(),
@@ -46,7 +46,7 @@ pub(crate) fn search_filters_and_shows_the_messages_around_a_hit(backend: &mut d
     assert_eq!(total(backend, here("/nowhere")), 0);
 }
 
-pub(crate) fn only_the_sessions_of_a_workspace_are_searched_if_asked(backend: &mut dyn Backend) {
+pub(crate) fn on_request_only_the_sessions_of_a_workspace_are_searched(backend: &mut dyn Backend) {
     for (id, workspace) in [("a", "/shop"), ("b", "/blog")] {
         let session = SessionRecord { workspace: Some(workspace.into()), ..super::session(id) };
         backend.ledger().create_session(&session, at(0)).unwrap();

@@ -299,7 +299,7 @@ fn huge_numbers_do_no_harm() {
 }
 
 #[test]
-fn copies_agree_after_any_operations() {
+fn a_session_and_its_import_agree_after_any_operations() {
     for _ in 0..25 {
         let mut fixture = Fixture::new();
         fixture.create_session("s");

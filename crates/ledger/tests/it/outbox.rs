@@ -246,7 +246,7 @@ fn without_an_outbox_nothing_is_marked() {
 }
 
 #[test]
-fn secrets_are_masked_in_the_outbox_alone() {
+fn secrets_are_masked_when_they_are_shipped_but_stay_in_the_ledger() {
     let secret = format!("ghp_{}", "a1B2c3D4e5".repeat(4).get(..36).unwrap());
     let mut fixture = Fixture::new();
     fixture.ledger.start_outbox().unwrap();

@@ -87,7 +87,7 @@ fn describe_text(text: &str) -> String {
 }
 
 #[test]
-fn a_sound_ledger_is_not_changed() {
+fn an_intact_ledger_is_not_changed() {
     let (fixture, before) = make_sessions();
     drop(fixture.ledger);
     let path = fixture.directory.path().join("state.db");

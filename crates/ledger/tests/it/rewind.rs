@@ -5,7 +5,7 @@ use takeback_ledger::{ConversationPoint, LedgerError, MessageFilter, SearchOptio
 use crate::support::{Fixture, at, message};
 
 #[test]
-fn a_rewind_marks_messages_and_an_unrewind_brings_them_back() {
+fn a_rewind_marks_messages_and_an_unrewind_restores_them() {
     let mut fixture = Fixture::with_three_turns();
     assert_eq!(fixture.counts("s"), (6, 3));
 
@@ -56,7 +56,7 @@ fn a_conversation_that_has_continued_cannot_be_unrewound() {
 }
 
 #[test]
-fn the_last_turn_is_the_last_in_the_conversation() {
+fn the_last_turn_is_the_last_one_in_the_conversation() {
     let mut fixture = Fixture::new();
     fixture.create_session("s");
     fixture.talk("s", &["u1", "a1"]);
@@ -88,7 +88,7 @@ fn messages_that_were_taken_back_are_found_only_on_request() {
 }
 
 #[test]
-fn a_return_to_a_message_that_was_taken_back_brings_back_what_came_before_it() {
+fn a_return_to_a_message_that_was_taken_back_restores_what_came_before_it() {
     let mut fixture = Fixture::with_three_turns();
     let before = ConversationPoint::BeforeMessage;
     fixture.ledger.return_to_point("s", before(3), at(10)).unwrap();

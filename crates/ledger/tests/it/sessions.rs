@@ -144,7 +144,7 @@ fn make_family(fixture: &mut Fixture) {
 }
 
 #[test]
-fn relatives_are_found() {
+fn ancestors_and_descendants_of_a_session_are_found() {
     let mut fixture = Fixture::new();
     make_family(&mut fixture);
     let ids = |sessions: Vec<SessionRecord>| -> Vec<String> {

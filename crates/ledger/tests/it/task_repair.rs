@@ -58,7 +58,7 @@ fn wipe_page(path: &Path, page: u64) {
 }
 
 #[test]
-fn a_repair_keeps_all_tasks_if_their_pages_are_whole() {
+fn a_repair_keeps_all_tasks_if_their_pages_are_intact() {
     let (_directory, path, before) = make_tasks();
     damage_index_page(&path);
     let report = repair_ledger(&path, at(5), &|_, _| {}).unwrap();
@@ -179,7 +179,7 @@ fn lost_entries_are_reported_and_the_task_is_closed() {
 }
 
 #[test]
-fn rows_without_a_task_are_found_and_given_one() {
+fn rows_whose_task_is_lost_are_found_and_get_a_new_task() {
     let (_directory, path, _) = make_tasks();
     open_raw(&path)
         .execute_batch(

@@ -265,7 +265,7 @@ fn put_chain(ledger: &mut Ledger, states: &[(&str, &str, &[&str], &[&str])]) {
 }
 
 #[test]
-fn states_that_a_kept_one_follows_from_are_not_pruned() {
+fn states_that_a_kept_state_depends_on_are_not_pruned() {
     let mut fixture = Fixture::new();
     put_chain(
         &mut fixture.ledger,

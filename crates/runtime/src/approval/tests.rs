@@ -244,7 +244,7 @@ fn without_checkpoints_every_change_is_asked_about() {
 }
 
 #[test]
-fn reasons_are_clear() {
+fn a_reason_names_the_path_or_the_command_in_question() {
     let effects = ApprovalMode::Effects;
     for (call, expected, reason) in [
         (write("/etc/hosts"), Ask, "changes /etc/hosts, which is outside the workspace"),

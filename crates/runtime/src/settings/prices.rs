@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn known_models_are_found_with_vendors_and_dates() {
+    fn known_models_are_found_under_names_with_vendors_and_dates() {
         let list = PriceList::default();
         for (model, input) in [
             ("claude-sonnet-4-5-20250929", Some(3.0)),

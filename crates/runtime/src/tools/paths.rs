@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn all_names_of_a_file_give_one_path() {
+    fn all_names_of_a_file_resolve_to_one_path() {
         let (_scratch, root) = scratch();
         fs::create_dir_all(root.join("home/a")).unwrap();
         fs::write(root.join("home/a/file"), "").unwrap();
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_file_is_explained_by_its_nearest_neighbor() {
+    fn the_error_for_a_missing_file_names_the_most_similar_file() {
         let (_scratch, root) = scratch();
         fs::write(root.join("README.md"), "").unwrap();
         let describe = |name: &str| describe_missing(&root.join(name), &root);

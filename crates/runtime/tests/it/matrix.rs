@@ -185,7 +185,7 @@ fn requests_that_deliver_nothing_are_made_five_times_and_then_sent_to_the_fallba
 }
 
 #[test]
-fn an_answer_that_is_cut_at_any_event_is_continued_and_never_taken_to_be_whole() {
+fn an_answer_that_is_cut_at_any_event_is_continued_and_never_mistaken_for_a_whole_one() {
     let answer = Reply::text("The first half, and the second.");
     for kind in APIS {
         let events = count_events(kind, &answer);

@@ -89,7 +89,7 @@ fn a_reply_is_complete_even_if_the_server_does_not_end_the_response() {
 }
 
 #[test]
-fn a_server_that_closes_kept_connections_is_connected_again() {
+fn the_client_reconnects_to_a_server_that_has_closed_its_connections() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let provider = provider_at(ApiKind::Anthropic, &listener);
     let response = kept_response(ApiKind::Anthropic);

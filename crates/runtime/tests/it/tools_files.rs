@@ -152,7 +152,7 @@ fn files_keep_their_modes_and_new_files_get_the_default_mode() {
 }
 
 #[test]
-fn the_content_before_and_after_is_announced() {
+fn the_content_before_and_after_a_write_is_announced() {
     let mut bench = Workbench::new();
     let create = json!({ "path": "a", "content": "one\n" });
     let planned = bench.writes("write_file", &create);

@@ -34,8 +34,8 @@ fn chmod(path: &Path, mode: u32) {
 }
 
 #[test]
-fn a_file_that_may_not_be_read_is_an_error() {
-    as_bound_user("a_file_that_may_not_be_read_is_an_error", || {
+fn a_file_that_the_user_may_not_read_is_an_error() {
+    as_bound_user("a_file_that_the_user_may_not_read_is_an_error", || {
         let mut bench = Workbench::new();
         bench.put("secret", "x");
         bench.put("closed/file", "x");
@@ -60,8 +60,8 @@ fn a_file_that_may_not_be_read_is_an_error() {
 }
 
 #[test]
-fn a_read_only_directory_is_an_error_and_stays_as_it_is() {
-    as_bound_user("a_read_only_directory_is_an_error_and_stays_as_it_is", || {
+fn writing_to_a_read_only_directory_is_an_error_and_changes_nothing() {
+    as_bound_user("writing_to_a_read_only_directory_is_an_error_and_changes_nothing", || {
         let mut bench = Workbench::new();
         bench.put("fixed/file", "one");
         bench.ok("read_file", &json!({ "path": "fixed/file" }));

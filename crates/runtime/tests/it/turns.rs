@@ -160,7 +160,7 @@ fn a_remembered_approval_holds_for_the_rest_of_its_task() {
 }
 
 #[test]
-fn bad_calls_are_explained_to_the_model_and_end_the_turn_if_they_continue() {
+fn unusable_calls_are_explained_to_the_model_and_end_the_turn_if_they_continue() {
     let scratch = Scratch::new();
     let server =
         Server::start(|_: &Request| Reply::call("fly", json!({ "to": "the moon" }))).unwrap();

@@ -156,7 +156,7 @@ fn columns_added_later_are_missing_in_old_rows() {
 }
 
 #[test]
-fn a_record_header_can_overflow() {
+fn a_record_header_can_continue_in_overflow_pages() {
     let sample = Sample::new("PRAGMA page_size = 512");
     let columns: Vec<String> = (0..900).map(|i| format!("c{i}")).collect();
     sample.run_sql(&format!("CREATE TABLE a ({})", columns.join(",")));

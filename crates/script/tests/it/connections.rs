@@ -15,7 +15,7 @@ fn request_body() -> serde_json::Value {
 }
 
 #[test]
-fn other_requests_are_answered_and_logged() {
+fn requests_that_are_not_for_the_model_are_answered_and_logged() {
     let server = Server::start(|_| Reply::text("hi")).unwrap();
     assert_eq!(
         post_json(&server, "/v1/messages/count_tokens", &json!({})).json()["input_tokens"],

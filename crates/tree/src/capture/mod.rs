@@ -144,7 +144,8 @@ impl fmt::Display for UncoveredReason {
     }
 }
 
-/// The reason why a capture failed. Nothing was changed.
+/// The reason why a capture failed. After such an error, the workspace and its
+/// checkpoints are unchanged.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum CaptureError {

@@ -212,7 +212,7 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
         Ok(())
     }
 
-    /// Adds steps that remove the directories that the target does not have and that will be empty.
+    /// Adds steps for removing directories that the target lacks and that will be empty.
     pub(super) fn remove_emptied_directories(&mut self) {
         let removed = self.steps.iter().filter(|step| step.to.is_none());
         let mut removed: HashSet<RelPath> = removed.map(|step| step.path.clone()).collect();

@@ -137,7 +137,8 @@ pub struct BlockedPath {
 }
 
 impl BlockedPath {
-    /// Returns a blocked path without writers.
+    /// Creates an entry for a path that cannot be restored. The processes that are writing to it
+    /// are added later.
     pub fn new(path: RelPath, reason: BlockedReason) -> BlockedPath {
         BlockedPath { path, reason, writers: Vec::new() }
     }

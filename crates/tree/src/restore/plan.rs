@@ -260,8 +260,8 @@ impl<'a> Planner<'a, '_> {
         Ok(in_the_way)
     }
 
-    /// Finds the files that were created by the restore that is being undone, and that the current
-    /// capture lacks because the rules exclude them.
+    /// Finds the files that the restore being undone created and that the current capture lacks,
+    /// because the rules exclude them.
     fn find_uncaptured_since_restore(&self) -> Result<Vec<RelPath>, PlanError> {
         let store = self.lock.store();
         let Some(led_to) = self.target.undoes else { return Ok(Vec::new()) };

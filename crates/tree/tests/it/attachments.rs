@@ -178,7 +178,7 @@ fn a_lost_attachment_is_reported_and_stops_gc() {
     assert!(scratch.store.gc().is_err());
     scratch.store.repair(&|_, _| {}).unwrap();
     assert_eq!(state(&scratch), lost, "there is nothing to repair it from");
-    // The tree is still intact, and attaching the same bytes makes the pin whole again.
+    // The tree is still intact, and attaching the same bytes makes the pin intact again.
     assert_eq!(scratch.files(pin.tree), ["a"]);
     capture(&scratch, b"to be lost");
     assert!(scratch.store.verify(&|_, _| {}).unwrap().is_whole());

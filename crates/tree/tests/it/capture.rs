@@ -134,7 +134,7 @@ fn a_very_deep_path_is_captured() {
 }
 
 #[test]
-fn a_thousand_levels_are_captured() {
+fn a_directory_a_thousand_levels_deep_is_captured() {
     let scratch = Scratch::new();
     let path = vec!["a"; 1500].join("/");
     scratch.write(format!("{path}/f"), "x");

@@ -39,25 +39,14 @@ struct Verbs {
     restore: &'static str,
     delete: &'static str,
     take_back: &'static str,
-    bring_back: &'static str,
     leave: &'static str,
 }
 
-const FUTURE: Verbs = Verbs {
-    restore: "restores",
-    delete: "deletes",
-    take_back: "takes back",
-    bring_back: "brings back",
-    leave: "leaves",
-};
+const FUTURE: Verbs =
+    Verbs { restore: "restores", delete: "deletes", take_back: "takes back", leave: "leaves" };
 
-const PAST: Verbs = Verbs {
-    restore: "restored",
-    delete: "deleted",
-    take_back: "took back",
-    bring_back: "brought back",
-    leave: "left",
-};
+const PAST: Verbs =
+    Verbs { restore: "restored", delete: "deleted", take_back: "took back", leave: "left" };
 
 /// Says in one line what a plan does: `restores 12 files, deletes 3`.
 pub(crate) fn summarize_plan(view: &RollbackView) -> String {
@@ -101,7 +90,7 @@ fn list_parts(view: &RollbackView, verbs: &Verbs) -> Vec<String> {
         }
     };
     add(view.undone_messages, verbs.take_back, "message");
-    add(view.redone_messages, verbs.bring_back, "message");
+    add(view.redone_messages, verbs.restore, "message");
     add(left, verbs.leave, "conflict");
     add(view.uncertain.len(), verbs.leave, "uncertain file");
     parts

@@ -30,7 +30,7 @@ fn a_rollback_says_what_it_did_and_can_be_taken_back() {
     player.expect_part("◇  now  Rolled back to before “write the changelog”");
     player.press("U>\n");
     assert_eq!(player.read("CHANGES.md"), "- one\n- two\n");
-    player.expect_part("Took that back: restored 1 file, brought back 1 message. R repeats it.");
+    player.expect_part("Took that back: restored 1 file, restored 1 message. R repeats it.");
     player.press("R>\n");
     assert!(!player.path("CHANGES.md").exists());
     player.expect_part("Repeated the rollback");
@@ -225,21 +225,21 @@ fn the_screen_says_when_there_is_nothing_to_take_back() {
 }
 
 #[test]
-fn names_pins_and_checkpoints_are_kept() {
+fn names_pins_and_new_checkpoints_are_stored() {
     let mut player = Player::with_story(140, 24);
     player.press("ngood\n");
-    player.expect_part("Named it good.");
+    player.expect_part("Named the checkpoint good.");
     player.expect_part("[good]");
     player.press("p");
     player.expect_part("pinned");
     player.press("p");
-    player.expect_part("No longer pinned.");
+    player.expect_part("The checkpoint is no longer pinned.");
     player.press("n\u{8}\u{8}\u{8}\u{8}\n");
-    player.expect_part("Removed its name.");
+    player.expect_part("Removed the name of the checkpoint.");
     player.press("nbad name!\n");
     assert!(player.model.dialog.is_none());
     player.press("cbefore lunch\n");
-    player.expect_part("Took it.");
+    player.expect_part("Took a checkpoint.");
     player.expect_part("before lunch");
     player.press("gu");
     player.expect_part("Only a turn can be undone");

@@ -8,7 +8,7 @@ use crate::message::Message;
 use crate::theme::{Colors, Theme};
 
 #[test]
-fn the_history_at_80_columns() {
+fn the_history_fits_into_80_columns() {
     let player = Player::with_story(80, 14);
     player.expect(
         "
@@ -31,7 +31,7 @@ fn the_history_at_80_columns() {
 }
 
 #[test]
-fn the_history_at_100_columns() {
+fn the_history_fits_into_100_columns() {
     let player = Player::with_story(100, 14);
     player.expect(
         "
@@ -54,7 +54,7 @@ fn the_history_at_100_columns() {
 }
 
 #[test]
-fn the_history_at_140_columns() {
+fn the_history_fits_into_140_columns() {
     let mut player = Player::with_story(140, 14);
     player.press("j2");
     player.expect(
@@ -123,7 +123,7 @@ fn an_empty_history_says_how_to_begin() {
     player.expect_part("No checkpoints yet.");
     player.expect_part("takeback install claude");
     player.press("c\n");
-    player.expect_part("Took it.");
+    player.expect_part("Took a checkpoint.");
 }
 
 #[test]

@@ -103,7 +103,7 @@ fn the_filter_follows_every_key_and_finds_prompts_files_and_commands() {
 }
 
 #[test]
-fn escape_leads_back_and_finally_out() {
+fn escape_goes_back_and_at_last_closes_the_screen() {
     let mut player = Player::with_story(100, 24);
     player.press("j>>");
     assert!(player.model.is_pane_focused);

@@ -74,7 +74,7 @@ impl Host for TestHost {
         let workspace = open_workspace(&self.opened, &self.directory);
         let workspace = workspace.map_err(|error| Problem::of(&error))?;
         let taken = take_checkpoint(&self.opened, &workspace, &options);
-        taken.map(|_| "Took it.".to_owned()).map_err(|error| Problem::of(&error))
+        taken.map(|_| "Took a checkpoint.".to_owned()).map_err(|error| Problem::of(&error))
     }
 
     fn page_diff(&self, _checkpoint: &Oid) -> Result<(), Problem> {

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn long_numbers_are_short() {
+    fn long_numbers_are_abbreviated() {
         let shown: Vec<String> = [7, 9_999, 12_345, 2_000_000].map(short_number).into();
         assert_eq!(shown, ["7", "9999", "12k", "2M"]);
     }

@@ -87,10 +87,10 @@ impl Work {
         let (workspace, _) = self.history(opened)?;
         let changed = label_checkpoint(&workspace, &id.to_string(), change)?.record;
         Ok(match (&change.name, changed.pinned) {
-            (Some(Some(name)), _) => format!("Named it {name}."),
-            (Some(None), _) => "Removed its name.".to_owned(),
+            (Some(Some(name)), _) => format!("Named the checkpoint {name}."),
+            (Some(None), _) => "Removed the name of the checkpoint.".to_owned(),
             (None, true) => "Pinned: it is never pruned.".to_owned(),
-            (None, false) => "No longer pinned.".to_owned(),
+            (None, false) => "The checkpoint is no longer pinned.".to_owned(),
         })
     }
 }

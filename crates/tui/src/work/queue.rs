@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_asks_for_quiet_is_still_returned() {
+    fn a_job_with_a_quiet_time_is_still_returned() {
         let queue = Queue::new();
         queue.push(1, |_| false);
         assert!(matches!(queue.next(SOON, |_| Some(SOON)), Next::Job(1)));

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_behind_a_session_is_a_turn_and_anything_else_a_checkpoint() {
+    fn a_number_after_the_at_sign_is_a_turn_and_anything_else_a_checkpoint() {
         let checkpoint = |text: &str| Some(SessionPoint::Checkpoint(text.into()));
         for (text, point) in [
             ("3", Some(SessionPoint::Turn(3))),
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_and_steps_are_numbers() {
+    fn rows_and_steps_are_recognized_by_their_numbers() {
         for (text, is) in
             [("1", true), ("2.3", true), ("", false), ("1.", false), ("v1.2", false), ("a", false)]
         {

@@ -37,7 +37,7 @@ pub struct LabelChange {
     pub pinned: Option<bool>,
 }
 
-/// The reason why a label was not changed. Nothing was changed.
+/// The reason why a label was not changed. After such an error, all labels are as before.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages explain the variants")]
 pub enum LabelError {

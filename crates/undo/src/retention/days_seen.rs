@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn jumps_are_found_in_both_directions() {
+    fn jumps_of_the_clock_are_found_in_both_directions() {
         assert_eq!(seen(1000..=1040).find_jump(at(1040), 30), None);
         let ahead = seen((1000..=1010).chain([1400])).find_jump(at(1400), 30);
         let ahead = ahead.expect("the gap is long");

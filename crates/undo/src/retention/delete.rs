@@ -20,7 +20,8 @@ pub struct DeletedCheckpoint {
     pub checkpoints: usize,
 }
 
-/// The reason why a checkpoint was not deleted. Nothing was changed.
+/// The reason why a checkpoint was not deleted. After such an error, all checkpoints are still
+/// there.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages explain the variants")]
 pub enum DeleteError {

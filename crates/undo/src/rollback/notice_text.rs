@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fork_learns_that_its_directory_is_another_one() {
+    fn a_fork_learns_that_it_works_in_another_directory() {
         let forked_from = Some(PathBuf::from("/home/me/old"));
         assert_eq!(
             notice_text(&[Notice { forked_from, ..notice_of(&[], 0, &[]) }]).unwrap(),

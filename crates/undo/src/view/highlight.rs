@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn code_has_its_colors() {
+    fn the_tokens_of_code_have_their_colors() {
         use Token::{Call, Comment, Keyword, Number, Text, Type};
         expect(
             "a.rs",
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn data_has_keys() {
+    fn keys_in_data_have_a_color() {
         use Token::{Key, Keyword, Number, Text};
         expect(
             "a.json",

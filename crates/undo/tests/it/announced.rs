@@ -60,7 +60,7 @@ fn a_prompt_gets_a_checkpoint_before_the_agent_has_it() {
 }
 
 #[test]
-fn edits_between_the_prompt_and_the_first_call_are_not_the_agents() {
+fn edits_between_the_prompt_and_the_first_call_do_not_count_as_the_agents() {
     let scratch = Scratch::with_reported_ends();
     scratch.write("a", "0\n");
     scratch.write("mine", "0\n");
@@ -138,7 +138,7 @@ fn edits_by_the_user_before_an_announced_call_are_kept() {
 }
 
 #[test]
-fn a_question_gets_one_row_without_steps() {
+fn a_prompt_without_calls_gets_one_row_without_steps() {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");
     prompt(&scratch, "what is this?");

@@ -467,7 +467,7 @@ fn an_undo_reaches_into_directories_that_are_now_ignored() {
 }
 
 #[test]
-fn what_changes_during_a_run_is_uncertain_unless_the_command_names_it() {
+fn a_change_during_a_run_is_uncertain_unless_the_command_names_the_file() {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");
     scratch.write("mine", "0\n");
@@ -507,7 +507,7 @@ fn what_changes_during_a_run_is_uncertain_unless_the_command_names_it() {
 }
 
 #[test]
-fn changes_by_the_user_while_a_tool_writes_only_known_files_stay_the_users() {
+fn changes_by_the_user_while_a_tool_writes_only_known_files_count_as_the_users() {
     let scratch = Scratch::new();
     std::fs::create_dir(scratch.project().join("sub")).unwrap();
     scratch.write("a", "0\n");

@@ -126,7 +126,7 @@ fn a_fork_from_a_turn_that_was_taken_back_contains_the_turn() {
 }
 
 #[test]
-fn files_of_all_kinds_are_forked_exactly() {
+fn a_fork_has_exact_copies_of_files_of_all_kinds() {
     let scratch = Scratch::new();
     let project = scratch.project();
     scratch.write(".gitignore", ".env\nnode_modules/\n");
@@ -306,7 +306,7 @@ fn a_state_that_was_pruned_is_not_replaced_by_an_earlier_one() {
 }
 
 #[test]
-fn a_turn_with_overlapping_calls_has_the_files_after_the_last_one_to_end() {
+fn the_files_at_the_end_of_a_turn_are_those_after_its_last_call_to_end() {
     let scratch = Scratch::new();
     scratch.write("a", "0");
     scratch.begin_turn("s", "do two things at once");

@@ -58,7 +58,7 @@ fn identical_calls_without_ids_hold_their_files_separately() {
 }
 
 #[test]
-fn files_that_need_not_be_held_are_released() {
+fn held_files_that_are_not_needed_are_discarded() {
     let scratch = Scratch::new();
     scratch.write("a", "1");
     let held = hook::hold_files(&scratch.opened, &nameless_report(&scratch)).unwrap();

@@ -68,7 +68,7 @@ fn a_turn_after_a_rollback_is_taken_back_when_the_rollback_is_undone() {
 }
 
 #[test]
-fn a_return_to_another_branch_brings_its_turns_back() {
+fn a_return_to_another_branch_restores_its_turns() {
     let scratch = with_four_turns();
     scratch.roll_back("3");
     scratch.play_turn("5", "a", "5\n");
@@ -302,7 +302,7 @@ fn follow_in_place(_: &Opened, session: &str) -> Result<Option<Resume>, String> 
 }
 
 #[test]
-fn an_agent_that_went_back_in_place_is_told_only_of_effects() {
+fn an_agent_that_went_back_in_place_is_told_only_about_effects() {
     let scratch = Scratch::new();
     scratch.play_turn_of("other", "beside it", || scratch.write("b", "1"));
     scratch.begin_turn("s", "drop it");

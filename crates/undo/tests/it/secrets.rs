@@ -51,7 +51,7 @@ fn a_reason_does_not_repeat_a_password() {
 }
 
 #[test]
-fn no_file_has_a_password_if_secrets_are_masked() {
+fn no_file_contains_a_password_if_secrets_are_masked() {
     let scratch = Scratch::with_masking();
     scratch.write("a", "1");
     for script in [

@@ -10,8 +10,8 @@ use crate::app::Work;
 use crate::problem::WorkError;
 
 /// Continues interrupted goals, then interrupted turns, most recently changed first. Turns that
-/// wait for an answer are left to the user. If that fails, the task stays interrupted; its page
-/// says so, and can continue the task.
+/// wait for an answer are left to the user. A task that cannot be continued stays interrupted; its
+/// page says so, and offers to continue the task.
 pub(crate) fn take_up_interrupted(work: &Work) -> Result<(), WorkError> {
     let goals = list_interrupted_goals(&work.opened)?;
     let tasks = list_open_tasks(&work.opened, TaskFilter::default())?;

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chart_has_its_figures_as_a_table() {
+    fn a_chart_comes_with_a_table_of_its_values() {
         let point = |label: &str, value: f64| Point {
             label: label.into(),
             value,

@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn markdown_is_rendered() {
+    fn markdown_is_rendered_as_html() {
         let html =
             markdown("# Done\n\nI *changed* `a.rs`:\n\n```rust\nfn main() {}\n```").into_string();
         assert!(html.contains("<strong>Done</strong>"), "{html}");
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn unsafe_and_safe_links_close_in_order() {
+    fn each_kind_of_link_is_closed_in_the_right_order() {
         let html = markdown("[a](javascript:x) [b](https://b.example/)").into_string();
         assert_eq!(html.matches("<em>").count(), html.matches("</em>").count());
         assert_eq!(html.matches("<a ").count(), html.matches("</a>").count());

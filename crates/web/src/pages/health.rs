@@ -50,7 +50,7 @@ fn render(work: &Work, status: &Status, checkup: &Checkup) -> Markup {
     html! {
         h1 { "Health" }
         @if checkup.findings.is_empty() {
-            (note("good", &html! { p { strong { "Everything is protected." } " No checkpoint has failed." @if checkup.is_thorough { " All checkpoints and messages are whole." } } }))
+            (note("good", &html! { p { strong { "Everything is protected." } " No checkpoint has failed." @if checkup.is_thorough { " All checkpoints and messages are intact." } } }))
         }
         @for Finding { message, hint } in &checkup.findings {
             (note("warning", &html! { p { strong { (text::visible(&sentence(message))) } } p { (with_code(&sentence(hint))) "." } }))

@@ -91,7 +91,7 @@ fn filters_select_turns() {
 }
 
 #[test]
-fn a_diff_shows_the_turns_own_changes_or_those_until_now() {
+fn a_diff_shows_the_turns_own_changes_or_all_changes_until_now() {
     let scratch = two_turns();
     let ids = ids(&scratch);
     let diff = |id: &str, to: &str| {
@@ -307,7 +307,7 @@ fn sessions_messages_and_search_are_served() {
 }
 
 #[test]
-fn invalid_requests_are_problems() {
+fn invalid_requests_are_answered_with_problems() {
     let scratch = two_turns();
     let browser = scratch.browser();
     let cases = [
@@ -367,7 +367,7 @@ fn a_server_that_is_stopped_finishes_a_restore() {
         thread::yield_now();
     }
     scratch.stop();
-    // The client may or may not still receive its answer.
+    // The client may or may not receive its answer.
     let _ = asked.join();
     let missing = (0..FILES).filter(|number| !scratch.has(name(*number))).count();
     assert_eq!(missing, 0);

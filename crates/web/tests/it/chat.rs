@@ -1,4 +1,4 @@
-//! Conversations with the agent: turns, questions, streams, and the end of the server.
+//! Conversations with the agent: turns, questions, streams, and stopping the server.
 
 use std::io::BufReader;
 use std::net::TcpStream;
@@ -85,7 +85,7 @@ fn find<'a>(events: &'a [(String, Value)], name: &str) -> &'a Value {
 }
 
 #[test]
-fn a_turn_is_streamed_and_two_browsers_see_the_same() {
+fn a_turn_is_streamed_and_two_browsers_see_the_same_events() {
     let model = Server::start(writer).unwrap();
     let scratch = Scratch::with_model(&model.url());
     let browser = scratch.browser();

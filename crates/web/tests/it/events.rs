@@ -1,4 +1,4 @@
-//! The event stream, and the end of the server.
+//! The event stream, and stopping the server.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpStream;

@@ -113,7 +113,7 @@ fn the_health_page_shows_what_doctor_found() {
 }
 
 #[test]
-fn a_part_of_a_page_is_not_a_page() {
+fn a_part_of_a_page_comes_without_the_frame_of_a_page() {
     let scratch = story();
     let turn = turn(&scratch);
     for path in [format!("{turn}?part=detail"), "/?part=rows".into(), format!("{turn}/card")] {
@@ -127,7 +127,7 @@ fn a_part_of_a_page_is_not_a_page() {
 }
 
 #[test]
-fn the_session_links_to_its_checkpoints_and_hits() {
+fn a_session_links_to_its_checkpoints_and_a_search_to_its_matches() {
     let scratch = story();
     let browser = scratch.browser();
     let session = browser.page("/sessions/claude%3As1");

@@ -162,7 +162,7 @@ fn pages_have_no_scripts_or_styles_of_their_own() {
 }
 
 #[test]
-fn sizes_are_bounded() {
+fn requests_that_are_too_large_are_refused() {
     let scratch = Scratch::new();
     let browser = scratch.browser();
     let long = "x".repeat(2 << 20);

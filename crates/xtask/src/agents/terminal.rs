@@ -90,7 +90,7 @@ impl Terminal {
         self.press("\r")
     }
 
-    /// Presses keys.
+    /// Presses keys, one after the other.
     pub(crate) fn press(&mut self, keys: &str) -> Result<(), Failure> {
         self.keyboard.write_all(keys.as_bytes()).map_err(|error| format!("cannot type: {error}"))
     }

@@ -151,7 +151,7 @@ impl Browser {
     }
 
     /// Clicks an element, as a user would: it must be visible and not covered. Waits until that is
-    /// possible, because the page may just be replacing the element.
+    /// possible, because the page may be replacing the element at that moment.
     pub(crate) fn click(&self, selector: &str) -> Result<(), Failure> {
         let start = Instant::now();
         loop {

@@ -108,7 +108,7 @@ pub(super) fn resolve_a_conflict(
     browser.wait_for(
         "document.querySelector('.toast') && document.querySelector('.toast') !== window.first",
     )?;
-    expect(served.read("code/shop/README.md")? == edited, "the edit was not brought back")?;
+    expect(served.read("code/shop/README.md")? == edited, "the edit was not restored")?;
     fs::write(&path, before).map_err(|error| error.to_string())
 }
 

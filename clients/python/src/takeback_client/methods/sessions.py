@@ -80,7 +80,7 @@ class SessionMethods(Caller):
         return result
 
     def sessions_tree(self, session: str) -> SessionNode:
-        """Returns the family of a session, from its oldest ancestor down."""
+        """Returns the lineage of a session, from its oldest ancestor down."""
         result: SessionNode = self.call("sessions.tree", session=session)
         return result
 
@@ -101,7 +101,7 @@ class SessionMethods(Caller):
         return result
 
     def sessions_reopen(self, session: str) -> SessionState:
-        """Marks a session as not ended."""
+        """Reopens a session that has ended."""
         result: SessionState = self.call("sessions.reopen", session=session)
         return result
 

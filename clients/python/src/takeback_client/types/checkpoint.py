@@ -146,7 +146,7 @@ class _ResumeExtras(TypedDict, total=False):
 
 
 class Resume(_ResumeExtras):
-    """How to continue an agent's own conversation."""
+    """Instructions for continuing an agent's own conversation."""
 
     agent: str
     session: Optional[str]

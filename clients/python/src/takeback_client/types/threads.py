@@ -62,7 +62,7 @@ class ThreadPosition(TypedDict):
 
 
 class ThreadPage(TypedDict):
-    """A part of a list of states. It continues after ``next``, unless that is None."""
+    """A part of a list of states. The list continues after ``next``, unless that is None."""
 
     states: List[ThreadState]
     next: Optional[ThreadPosition]

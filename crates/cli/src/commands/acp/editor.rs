@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_permission_is_granted_unless_the_user_rejects() {
+    fn a_permission_is_granted_unless_the_user_rejects_it() {
         let options = r#"[{"optionId":"a","kind":"allow_once"},{"optionId":"r","kind":"reject_once"},{"optionId":"x"}]"#;
         let options: Vec<PermissionOption> = serde_json::from_str(options).unwrap();
         let answer = |result: &str| {

@@ -17,7 +17,7 @@ use super::recorder::{Answered, Recorder};
 use super::session::State;
 use crate::takeover::Takeover;
 
-/// What the proxy does with a message.
+/// The action of the proxy on a message.
 pub(super) enum Passage {
     Unchanged,
     Changed(Vec<u8>),

@@ -175,7 +175,7 @@ pub(super) fn run_clear_legacy(
     }
     let bytes: u64 = legacy.iter().map(|archive| archive.bytes).sum();
     let count = output::count(legacy.len(), "archive");
-    let what = format!("{count} of older layouts ({})", output::bytes(bytes));
+    let what = format!("{count} of older stores ({})", output::bytes(bytes));
     confirm(&what, force, context)?;
     takeback_undo::retention::clear_legacy_archives(opened)
         .map_err(takeback_undo::PruneError::from)?;

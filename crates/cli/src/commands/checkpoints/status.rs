@@ -62,7 +62,7 @@ fn print_status(status: &Status, context: &Context) {
     let legacy = status.legacy.iter().map(|archive| {
         format!("{}  {}", output::disarm(&archive.name), output::bytes(archive.bytes))
     });
-    output::print_section("Archives of older layouts", legacy, context);
+    output::print_section("Archives of older stores", legacy, context);
     let failures = status.failures.iter().map(|missed| {
         format!("{}: {}", output::tilde(&missed.workspace.0, context), describe_failure(missed))
     });

@@ -31,7 +31,7 @@ pub(super) struct SetArguments {
     /// The setting, with or without its table
     #[arg(value_name = "SETTING")]
     key: String,
-    /// Its value; several values make a list
+    /// The new value; several values make a list
     #[arg(value_name = "VALUE", required = true, allow_negative_numbers = true)]
     values: Vec<String>,
 }
@@ -199,7 +199,7 @@ fn remove(table: &mut dyn toml_edit::TableLike, path: &[&str]) -> bool {
     }
 }
 
-/// Replaces config.toml.
+/// Replaces config.toml with this document.
 fn save(document: &DocumentMut, context: &Context) -> Result<(), Failure> {
     save_text(&document.to_string(), context)
 }

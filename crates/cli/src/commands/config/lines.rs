@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn the_heading_of_an_empty_table_goes_as_well() {
+    fn the_heading_of_an_empty_table_is_removed_as_well() {
         check("# mine\n[b]\ny = 2\n\n[a]\nx = 1\n", &["a", "x"], Some("# mine\n[b]\ny = 2\n"));
         check("# why\n[a]\nx = 1\n", &["a", "x"], Some("# why\n"));
     }

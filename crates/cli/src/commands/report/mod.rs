@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     /// Report on the seven days up to today, or up to the day that --day names
     #[arg(long)]
     week: bool,
-    /// Write Markdown
+    /// Write the report as Markdown
     #[arg(long)]
     markdown: bool,
 }

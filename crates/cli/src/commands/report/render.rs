@@ -62,7 +62,7 @@ fn name_project(project: &ProjectReport, context: &Context) -> String {
     format!("{path}  ({})", agents.join(", "))
 }
 
-/// Describes the work in a few short lines.
+/// Summarizes the work in one workspace, or in all of them, in a few short lines.
 fn describe_work(work: &Work) -> Vec<String> {
     let mut lines = Vec::new();
     if work.turns > 0 {

@@ -330,7 +330,9 @@ fn print_resume(moved: &MovedSession) {
                 title_of(&resume.agent)
             ),
             Some(_) => println!("  Continue with `{command}`{inside}."),
-            None => println!("  Nothing is left of it: start anew with `{command}`."),
+            None => {
+                println!("  Nothing is left of the conversation: start a new one with `{command}`.")
+            }
         }
     } else if let Some(reason) = &moved.stays {
         println!("  The agent's own copy stays as it is: {}.", output::disarm(reason));

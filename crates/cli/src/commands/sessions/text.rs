@@ -93,7 +93,7 @@ impl ShortIds {
     }
 }
 
-/// Returns an id without the agent's name at its beginning.
+/// Removes the agent's name from the beginning of an id.
 fn without_agent(id: &str) -> &str {
     id.split_once(':').map_or(id, |(_, bare)| bare)
 }

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_refused() {
+    fn other_forms_of_time_are_refused() {
         for text in [
             "",
             "7",

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_busy_ledger_says_what_to_do() {
+    fn the_error_for_a_busy_ledger_says_what_to_do() {
         let failure = Failure::from(LedgerError::Busy { waited: Duration::from_secs(60) });
         assert_eq!(failure.message, "other processes kept the ledger locked for 60s");
         assert_eq!(failure.hint.as_deref(), Some(BUSY));

@@ -78,7 +78,7 @@ fn wide_characters_count_twice() {
 }
 
 #[test]
-fn a_path_keeps_its_end() {
+fn a_shortened_path_keeps_its_end() {
     let mut table = Table::new([Column::left().shrinks(0, 8).keeps_end(), Column::right()]);
     table.add([Cell::new("~/work/a/very/deep/project"), Cell::new("12")]);
     assert_eq!(plain(table, Some(16)), ["…eep/project  12"]);

@@ -97,7 +97,7 @@ fn client_that_trusts(certificate: &[u8]) -> Client {
 }
 
 #[test]
-fn a_server_with_a_trusted_certificate_is_asked() {
+fn a_server_with_a_trusted_certificate_gets_the_request() {
     let attempt = ask(&client_that_trusts(CERTIFICATE), &provider(start_tls_server()));
     assert_eq!(attempt.end, AttemptEnd::Finished(Finish::Stop));
     assert_eq!(attempt.reply.text, "hi");
@@ -139,7 +139,7 @@ fn read_tunnel_request(stream: &mut TcpStream) -> String {
 }
 
 #[test]
-fn a_remote_server_is_asked_through_the_proxy() {
+fn requests_to_a_remote_server_go_through_the_proxy() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let options = ClientOptions {
         proxy: Some(format!("http://me:secret@{}", listener.local_addr().unwrap())),

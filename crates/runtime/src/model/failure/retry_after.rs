@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_ignored() {
+    fn times_that_make_no_sense_are_ignored() {
         let then = ("retry-after", "Sun, 06 Nov 1994 08:50:07 GMT");
         for headers in
             [vec![], vec![then], vec![("retry-after", "soon")], vec![("retry-after", "-1")]]

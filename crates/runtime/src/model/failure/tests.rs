@@ -69,7 +69,7 @@ fn a_rejected_output_limit_is_not_an_overflow() {
 }
 
 #[test]
-fn keys_and_models_are_told_apart() {
+fn errors_about_keys_and_errors_about_models_are_told_apart() {
     check(401, &anthropic("authentication_error", "invalid x-api-key"), Unauthorized);
     check(401, "", Unauthorized);
     check(

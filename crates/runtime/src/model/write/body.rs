@@ -318,7 +318,7 @@ mod tests {
         /// A conversation that is written bit by bit is the same as one that is written in one
         /// piece.
         #[test]
-        fn a_prefix_is_written_as_in_one_piece(
+        fn a_conversation_written_in_parts_equals_one_written_at_once(
             kinds in prop::collection::vec(prop_oneof![9 => 0u8..3, 1 => 3u8..8], 20..70),
             grows_by in 5usize..40,
         ) {

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_addresses_of_the_public_internet_are_public() {
+    fn only_addresses_of_the_public_internet_count_as_public() {
         for public in [
             "1.1.1.1",
             "8.8.8.8",

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ambiguous_edit_is_refused_unless_it_is_for_all() {
+    fn an_ambiguous_edit_is_refused_unless_it_applies_to_all_matches() {
         let error = apply("a\nb\na\n", &[edit("a", "x")]).unwrap_err();
         assert_eq!(error, "`old` is found 2 times (lines 1, 3): add lines around it, or set `all`");
         let all = || Edit { all: true, ..edit("a", "xa") };
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_text_is_explained_by_the_most_similar_lines() {
+    fn the_error_for_a_missing_text_shows_the_most_similar_lines() {
         let file = "fn one() {\n    call(1);\n}\n\nfn two() {\n    call(2);\n}\n";
         let error = apply(file, &[edit("fn two() {\n  call(2);\n}", "x")]).unwrap_err();
         assert_eq!(

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_session_is_found_after_any_program_name() {
+    fn the_session_is_found_whatever_the_program_is_called() {
         let parsed = |is_living| Some(ProcessStat { is_living, group: 12, session: 34 });
         assert_eq!(parse_stat(b"12 (a) b) R 1) S 1 12 34 0 -1"), parsed(true));
         assert_eq!(parse_stat(b"12 (\xff) Z 1 12 34 0 -1"), parsed(false));

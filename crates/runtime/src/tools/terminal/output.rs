@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn taking_the_output_forgets_it() {
+    fn output_that_was_taken_is_forgotten() {
         let mut buffer = OutputBuffer::new(4);
         buffer.push(b"abcdef");
         assert!(buffer.take().contains("left out"));

@@ -20,7 +20,7 @@ pub(super) struct Outcome {
     tasks: Vec<String>,
 }
 
-/// Reads the outcome of a story, and checks that the ledger is whole.
+/// Reads the outcome of a story, and checks that the ledger is intact.
 pub(super) fn read_outcome(scratch: &Scratch) -> Outcome {
     let ledger = scratch.ledger();
     let report = ledger.verify(&|_, _| {}).unwrap();

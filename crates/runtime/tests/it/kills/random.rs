@@ -184,12 +184,12 @@ fn kill_at_random(name: &str) {
 }
 
 #[test]
-fn edits_killed_at_random_have_the_undisturbed_outcome() {
+fn edits_killed_at_random_end_like_undisturbed_ones() {
     kill_at_random("editor");
 }
 
 #[test]
-fn subagents_killed_at_random_have_the_undisturbed_outcome() {
+fn subagents_killed_at_random_end_like_undisturbed_ones() {
     kill_at_random("subagents");
 }
 
@@ -209,12 +209,12 @@ fn a_compression_killed_at_random_happens_once() {
 }
 
 #[test]
-fn a_long_turn_killed_at_random_has_the_undisturbed_outcome() {
+fn a_long_turn_killed_at_random_ends_like_an_undisturbed_one() {
     kill_at_random("long turn");
 }
 
 #[test]
-fn cut_streams_killed_at_random_have_the_undisturbed_outcome() {
+fn cut_streams_killed_at_random_end_like_undisturbed_ones() {
     kill_at_random("cut streams");
 }
 

@@ -120,7 +120,7 @@ fn a_log_with_a_name_outside_the_table_is_not_applied() {
 }
 
 #[test]
-fn children_outside_the_entries_are_inconsistent() {
+fn children_outside_the_entries_make_a_cache_inconsistent() {
     for children in [(1, u32::MAX), (u32::MAX, 0), (1, 3), (0, 2)] {
         let mut cache = sample_cache();
         cache.entries[0].children = children;

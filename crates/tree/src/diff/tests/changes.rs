@@ -122,7 +122,7 @@ fn trees_thousands_of_levels_deep_are_compared() {
 }
 
 #[test]
-fn json_is_stable() {
+fn the_json_form_of_a_diff_is_stable() {
     let fixture = Fixture::new();
     let mut from = nodes([("old", file("1\n2\n3\n"))]);
     from.insert(b"\xff".to_vec(), file("gone"));

@@ -130,7 +130,7 @@ index 94ebaf9..c33d498
 }
 
 #[test]
-fn names_cannot_pass_for_headers() {
+fn names_cannot_be_mistaken_for_headers() {
     let fixture = Fixture::new();
     let names: [&[u8]; 7] = [
         b"x\n+++ b/etc",

@@ -111,7 +111,7 @@ fn a_copy_returns_to_an_earlier_commit_and_index() {
 }
 
 #[test]
-fn a_copy_returns_to_a_detached_head_and_to_no_commit() {
+fn a_copy_returns_to_a_detached_head_or_to_the_time_before_the_first_commit() {
     let scratch = GitScratch::new();
     let unborn = scratch.directory().head();
     scratch.git(&["commit", "-q", "--allow-empty", "-m", "one"]);

@@ -36,7 +36,7 @@ fn changes_from_both_sides_are_merged() {
 }
 
 #[test]
-fn every_byte_counts() {
+fn every_byte_of_a_line_counts() {
     assert_eq!(clean("a\r\nb\r\nc\r\n", "A\r\nb\r\nc\r\n", "a\r\nb\r\nC"), "A\r\nb\r\nC");
     assert_eq!(clean("a\nb\nc", "a\nb\nc\n", "x\nb\nc"), "x\nb\nc\n");
     let merged = merge(b"\xff\nb\n\xfe\n", b"\xfd\nb\n\xfe\n", b"\xff\nb\n\xfc", MARKERS);
@@ -352,7 +352,7 @@ proptest! {
 
     /// Applying the changes to one version yields the other, with either algorithm.
     #[test]
-    fn changes_are_complete(
+    fn the_changes_of_a_side_turn_the_base_into_that_side(
         base in "[abcdefgh\n]{0,60}", side in "[abcdefgh\n]{0,60}",
         frequent in 0usize..90, small in prop::sample::select(vec![0, 20, SMALL]),
     ) {

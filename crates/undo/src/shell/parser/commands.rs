@@ -283,7 +283,7 @@ impl<'t> Parser<'t> {
             CompoundCommand { kind: CompoundKind::Branches, ..CompoundCommand::default() };
         self.expect_keyword("case")?;
         self.skip_blanks();
-        compound.words.push(self.parse_word()?.ok_or("a case has no subject")?);
+        compound.words.push(self.parse_word()?.ok_or("a `case` has no subject")?);
         self.skip_lines()?;
         self.expect_keyword("in")?;
         self.skip_lines()?;
@@ -291,7 +291,7 @@ impl<'t> Parser<'t> {
             self.eat("(");
             loop {
                 self.skip_blanks();
-                compound.words.push(self.parse_word()?.ok_or("a case has no pattern")?);
+                compound.words.push(self.parse_word()?.ok_or("a `case` has no pattern")?);
                 self.skip_blanks();
                 if !self.eat("|") {
                     break;
@@ -304,7 +304,7 @@ impl<'t> Parser<'t> {
                 && !self.eat(";&")
                 && self.peek_keyword() != "esac"
             {
-                return Err("a case is not closed");
+                return Err("a `case` is not closed");
             }
             self.skip_lines()?;
         }

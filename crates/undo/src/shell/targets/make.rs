@@ -75,8 +75,8 @@ impl Finder<'_> {
         }
     }
 
-    /// Reads the makefile that `make` finds, or the one that the command names, in every version
-    /// that it may have when `make` runs.
+    /// Reads the makefile: the one that the command names, or else the one that `make` finds.
+    /// Returns every version that it may have when `make` runs.
     fn read_makefiles(&mut self, files: Option<&[Value]>) -> FileVersions {
         let mut makefiles = match files {
             Some(files) => self.read_versions(files),
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_that_multiply_are_given_up() {
+    fn variables_whose_expansions_multiply_count_as_unknown() {
         let multiply = |name: &str, inner: &str| format!("{name} = {}\n", inner.repeat(1000));
         let makefile = multiply("A", "$(B)") + &multiply("B", "$(C)") + &multiply("C", "$(D)");
         let makefile = Makefile::parse(&(makefile + "D =\nall:\n\trm $(A)\n"));

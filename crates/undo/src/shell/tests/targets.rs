@@ -186,7 +186,7 @@ fn a_work_tree_in_the_environment_is_the_one_that_git_changes() {
 }
 
 #[test]
-fn the_data_of_a_removed_work_tree_is_named() {
+fn the_data_of_a_removed_work_tree_is_reported() {
     let scene = Scene::new();
     let data = scene.root().join("app/.git/worktrees/tree");
     fs::create_dir_all(&data).unwrap();
@@ -515,7 +515,7 @@ fn loops_and_functions_are_followed() {
 }
 
 #[test]
-fn found_and_piped_files_are_named() {
+fn files_that_find_prints_or_that_come_through_a_pipe_are_reported() {
     Scene::new().check(&[
         ("find src -name '*.log' -delete", &["src/deep/x.log", "src/deep/y.log"], &[], &[]),
         (
@@ -573,7 +573,7 @@ fn found_and_piped_files_are_named() {
 }
 
 #[test]
-fn files_that_fd_finds_are_named() {
+fn files_that_fd_finds_are_reported() {
     Scene::new().check(&[
         ("fd -e log -x rm", &["c.log", "src/deep/x.log", "src/deep/y.log"], &[], &[]),
         ("fd '\\.log$' src -X rm -f {}", &["src/deep/x.log", "src/deep/y.log"], &[], &[]),
@@ -589,7 +589,7 @@ fn files_that_fd_finds_are_named() {
 }
 
 #[test]
-fn files_that_awk_changes_are_named() {
+fn files_that_awk_changes_are_reported() {
     let scene = Scene::new();
     fs::write(scene.root().join("app/x.awk"), "{ print > \"b.txt\" }\n").unwrap();
     scene.check(&[
@@ -701,7 +701,7 @@ fn creating_a_directory_that_exists_changes_no_files_in_it() {
 }
 
 #[test]
-fn bind_mounts_of_containers_are_named() {
+fn bind_mounts_of_containers_are_reported() {
     Scene::new().check(&[
         ("docker run -v ~/out:/x img", &["@/home/out"], &[], &[]),
         ("docker run --rm -itv @/other:/x:z img", &["@/other"], &[], &[]),
@@ -840,7 +840,7 @@ fn links_are_resolved_as_the_system_resolves_them() {
 }
 
 #[test]
-fn outside_paths_are_among_all_paths() {
+fn paths_outside_the_workspace_are_also_among_all_paths() {
     let scene = Scene::new();
     let outside = |script: &str| scene.shorten(&scene.analyze(script).outside);
     assert_eq!(
@@ -856,13 +856,13 @@ fn outside_paths_are_among_all_paths() {
 }
 
 #[test]
-fn a_script_that_reads_changes_nothing() {
+fn a_script_that_only_reads_changes_no_path() {
     let found = analyze("find . -name '*.rs' | xargs grep foo; cat /etc/passwd");
     assert!(found.paths.is_empty() && found.sweeps.is_empty() && found.unknown.is_empty());
 }
 
 #[test]
-fn large_directories_are_named_as_a_whole() {
+fn large_directories_are_reported_as_a_whole() {
     let scene = Scene::new();
     let many = scene.root().join("app/many");
     fs::create_dir(&many).unwrap();

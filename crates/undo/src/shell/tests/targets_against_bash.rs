@@ -67,8 +67,8 @@ fn read_all(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// Runs a script in bash. If the script changes a file that the analysis did not name, returns that
-/// file and the paths that the analysis named.
+/// Runs a script in bash. If the script changes a file that the analysis did not report, returns
+/// that file and the reported paths.
 fn find_missed(script: &str) -> Option<(PathBuf, Vec<PathBuf>)> {
     let scratch = tempfile::tempdir().unwrap();
     // Scripts delete files at random, so they run far below the directory for temporary files.
@@ -108,7 +108,7 @@ proptest! {
     #![proptest_config(super::random_config(200))]
 
     #[test]
-    fn bash_changes_only_what_was_named(script in random_scripts()) {
+    fn bash_changes_only_what_was_reported(script in random_scripts()) {
         let missed = find_missed(&script);
         prop_assert!(missed.is_none(), "{script}\nchanged and named: {missed:?}");
     }

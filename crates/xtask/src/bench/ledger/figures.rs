@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_measured_latencies() {
+    fn a_percentile_is_one_of_the_measured_latencies() {
         let latencies = Latencies::new((1..=1_000).rev().map(f64::from).collect());
         assert_eq!(latencies.per_mille(500), 500.0);
         assert_eq!(latencies.per_mille(999), 999.0);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_needs_both_sides() {
+    fn a_ratio_needs_the_figures_of_both_contenders() {
         let mut figures = Figures::default();
         figures.add("append", TAKEBACK, "/s", 40.0);
         assert_eq!(TARGETS[1].reached(&figures), None);

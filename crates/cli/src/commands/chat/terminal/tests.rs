@@ -159,7 +159,7 @@ fn the_output_of_a_running_call_is_bounded_and_disarmed() {
 }
 
 #[test]
-fn a_continued_answer_stays_whole() {
+fn an_answer_continues_below_the_note_about_its_interruption() {
     let (front, tape) = live(nobody);
     front.show(&TurnEvent::Text("First.\n\n```\nlet a = 1;\nlet b"));
     front.show(&TurnEvent::Continuing { because: "the connection was cut" });
@@ -415,7 +415,7 @@ answer: AllowAlways, interrupted: false
 }
 
 #[test]
-fn keys_before_the_question_are_not_an_answer_to_it() {
+fn keys_pressed_before_a_question_do_not_answer_it() {
     let Some(screen) = ask_with_keys("y\ry\r", "n\r") else { return };
     assert!(screen.contains("answer: Deny(\"the user said no\"), interrupted: false"), "{screen}");
     assert!(screen.contains("\nReady\n"), "the keys are not shown: {screen}");

@@ -48,7 +48,7 @@ impl From<&Notice> for NoticeView {
 pub(super) fn take_notices(_: &Server, context: &Context, mut params: Params) -> Answer {
     let (_, session) = take_session(&mut params)?;
     params.end()?;
-    let failed = |cause: String| Failure::new("cannot take the notices").because_of(&cause);
+    let failed = |cause: String| Failure::new("cannot read the pending notices").because_of(&cause);
     let notices = rollback::take_notices(context.opened()?, &session).map_err(failed)?;
     let views: Vec<NoticeView> = notices.iter().map(NoticeView::from).collect();
     answer(

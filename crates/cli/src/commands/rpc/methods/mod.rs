@@ -14,7 +14,7 @@ use super::params::Params;
 use super::protocol::Answer;
 use crate::context::Context;
 
-/// A method. The parameter `cwd` has already been taken, and is the context's directory.
+/// A method. Its parameters no longer contain `cwd`, which has become the directory of the context.
 pub(super) type Method = fn(&Server, &Context, Params) -> Answer;
 
 /// All methods. A test checks that docs/protocol.md describes each of them.

@@ -53,7 +53,7 @@ fn decode(events: &[Value]) -> Decoded {
 }
 
 #[test]
-fn thinking_text_calls_and_usage_are_put_together() {
+fn all_parts_of_a_reply_are_put_together() {
     let thinking = json!({ "type": "thinking", "thinking": "", "signature": "" });
     let events = [
         vec![

@@ -37,7 +37,7 @@ fn decode(events: &[Value]) -> Decoded {
 }
 
 #[test]
-fn text_calls_and_usage_are_put_together() {
+fn all_parts_of_a_reply_are_put_together() {
     let usage = json!({
         "choices": [], "usage": {
             "prompt_tokens": 100, "completion_tokens": 30, "total_tokens": 130,
@@ -93,7 +93,7 @@ fn whole_calls_are_kept_apart_regardless_of_their_indexes() {
 }
 
 #[test]
-fn a_name_and_an_id_may_be_repeated_or_late() {
+fn a_name_and_an_id_may_be_repeated_or_arrive_late() {
     let decoded = decode(&[
         call(0, "c", "run", "{\"a\""),
         call(0, "c", "run", ":1"),
