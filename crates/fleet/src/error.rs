@@ -79,8 +79,8 @@ impl FleetError {
         }
         let Some(code) = source.code().cloned() else {
             // Every other error without a code comes from the connection.
-            let is_of_value = source.source().is_some_and(|cause| cause.is::<WrongType>());
-            return match is_of_value {
+            let is_of_value = |cause: &(dyn Error + 'static)| cause.is::<WrongType>();
+            return match source.source().is_some_and(is_of_value) {
                 true => FleetError::Database { target, source },
                 false => FleetError::Unreachable { target, source },
             };

@@ -49,8 +49,11 @@ fn message(number: usize) -> MessageRecord {
     let mut text = format!("message {number}:");
     for word in 0..40 {
         let mixed = (number * 40 + word).wrapping_mul(2_654_435_761) >> 7;
-        let rank =
-            WORDS.iter().enumerate().rev().find(|(rank, _)| mixed % (rank * rank * 4 + 1) == 0);
+        let rank = WORDS
+            .iter()
+            .enumerate()
+            .rev()
+            .find(|(rank, _)| mixed.is_multiple_of(rank * rank * 4 + 1));
         text.push(' ');
         text.push_str(rank.map_or("and", |(_, word)| word));
     }

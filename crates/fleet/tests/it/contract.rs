@@ -3,6 +3,8 @@
 #[path = "../../../ledger/tests/contract/mod.rs"]
 mod parts;
 
+use std::io::Write;
+
 use takeback_fleet::{Encrypt, FleetResults, JoinOptions};
 use takeback_ledger::{
     Ledger, ListOptions, PriceFn, SearchOptions, SearchResults, SessionSummary, Time, UsageBy,
@@ -60,7 +62,8 @@ impl Backend for OneMachine {
 fn check(encrypt: Encrypt) {
     let Some(server) = Server::start() else { return };
     for (name, part) in PARTS {
-        eprintln!("{name}");
+        // A failed test shows this.
+        let _ = writeln!(std::io::stderr(), "{name}");
         server.query("DROP SCHEMA IF EXISTS takeback CASCADE");
         let mut machine = Machine::new("m", &server.address());
         machine.settings.encrypt = encrypt;

@@ -3,6 +3,8 @@
 #[path = "../contract/mod.rs"]
 mod parts;
 
+use std::io::Write;
+
 use takeback_ledger::{
     Ledger, ListOptions, PriceFn, SearchOptions, SearchResults, SessionSummary, Time, UsageBy,
     UsageTotal,
@@ -42,7 +44,8 @@ impl Backend for Fixture {
 #[test]
 fn the_ledger_fulfils_the_contract() {
     for (name, part) in PARTS {
-        eprintln!("{name}");
+        // A failed test shows this.
+        let _ = writeln!(std::io::stderr(), "{name}");
         part(&mut Fixture::new());
     }
 }
