@@ -94,6 +94,7 @@ mod workspace;
 mod workspaces;
 
 pub use adopt::{AdoptError, AdoptLock, Adopted, Adoption, OlderPin};
+pub use capture::databases::SUFFIXES as DATABASE_SUFFIXES;
 pub use capture::{Capture, CaptureError, CaptureOptions, Uncovered, UncoveredReason};
 pub use checkout::{Checkout, CheckoutError, NewDirectory, remove_temporary};
 pub use compare::PathChange;
@@ -106,7 +107,8 @@ pub use forbidden::ForbiddenRoots;
 pub use gc::{GcError, GcOutcome};
 pub use git::{
     CopiedRepository, ForeignCommit, ForeignError, ForeignObjectError, ForeignRef,
-    ForeignRepository, GitDirectory, Head, OpenGitDirectory, RepositoryCopyError, RepositoryState,
+    ForeignRepository, GitDirectory, GitObjects, Head, OpenGitDirectory, RepositoryCopyError,
+    RepositoryState,
 };
 pub use lock::{Lock, PinError};
 pub use mirror::{MirrorError, MirrorReport};

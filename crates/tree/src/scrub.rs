@@ -83,6 +83,18 @@ impl Store {
         sizes
     }
 
+    /// Makes the next scrub begin with a pack that is known to be damaged.
+    pub(crate) fn scrub_next(&self, pack: &str) {
+        // If this fails, a later scrub finds the damage in its turn.
+        let _ = self.write_bookmark(&Bookmark { pack: pack.to_owned(), offset: 0 });
+    }
+
+    fn write_bookmark(&self, at: &Bookmark) -> io::Result<()> {
+        let text = serde_json::to_vec(at).expect("plain data serializes to JSON");
+        let path = self.directory().join(BOOKMARK);
+        durable::replace_file_through(&self.temporary(), &path, &text, Durability::Cached)
+    }
+
     /// Compares the next `max_bytes` bytes of the packs with their checksums, starting where the
     /// last scrub ended. Repeated scrubs cover all packs. Returns the first damaged pack. Later
     /// scrubs return it again until [`Store::repair`] has set it aside.
@@ -117,9 +129,7 @@ impl Store {
                 Err(_) => {}
             }
         }
-        let text = serde_json::to_vec(&at).expect("plain data serializes to JSON");
-        durable::replace_file_through(&self.temporary(), &path, &text, Durability::Cached)
-            .map_err(StoreError::io("write", &path))?;
+        self.write_bookmark(&at).map_err(StoreError::io("write", &path))?;
         Ok(broken)
     }
 }

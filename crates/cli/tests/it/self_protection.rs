@@ -77,6 +77,8 @@ fn takebacks_own_commands_that_delete_the_history_are_refused() {
         "takeback checkpoints delete 3 --force",
         "takeback checkpoints unpin good",
         "takeback checkpoints name 3",
+        "takeback checkpoints name 3 ''",
+        "N=; takeback checkpoints name good \"$N\"",
         "takeback --home ~/.takeback sessions clear claude:1",
         "takeback --profile work sessions clear claude:1",
         "echo claude:1 | xargs takeback sessions delete",

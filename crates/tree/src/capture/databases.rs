@@ -35,7 +35,7 @@ const ENOUGH_BYTES: usize = 256 << 20;
 const UNRELIABLE: i64 = i64::MIN;
 
 /// The suffixes of the files beside a database.
-pub(crate) const SUFFIXES: [&[u8]; 3] = [b"-journal", b"-wal", b"-shm"];
+pub const SUFFIXES: [&[u8]; 3] = [b"-journal", b"-wal", b"-shm"];
 
 /// Returns the path of the database that a file belongs to, judged by its name.
 pub(crate) fn database_of(path: &[u8]) -> Option<&[u8]> {

@@ -275,7 +275,7 @@ pub(crate) fn capture_workspace(
         Some(state) => {
             let is_partial = context.find_expected(&state.known, &head).is_some();
             let cutoff = state.known.cache.head.cutoff;
-            let state = update_state(context, &coverage, options.named, &mut head, state)?;
+            let state = update_state(context, &coverage, options, &mut head, state)?;
             if is_partial {
                 // Not all files were read again, so files that are newer than the earlier cutoff
                 // are still not trusted.
@@ -330,7 +330,7 @@ fn make_first_state(
 fn update_state(
     context: &CaptureContext<'_>,
     coverage: &Coverage,
-    named: &[RelPath],
+    options: &CaptureOptions<'_>,
     head: &mut CacheHead,
     WorkspaceState { mut known, mut unsaved }: WorkspaceState,
 ) -> Result<WorkspaceState, CaptureError> {
@@ -347,7 +347,7 @@ fn update_state(
         // The list of packs has to be saved again, along with the state.
         unsaved = unsaved.merge(Unsaved::Entries(Vec::new()));
     }
-    rebuild_trees |= state::distrust_damaged_objects(&mut known, named, context);
+    rebuild_trees |= state::distrust_damaged_objects(&mut known, options, context);
     let expected = context.find_expected(&known, head);
     let mut tasks = check::find_changes(context.root, &known, known_head.cutoff, expected);
     if known_head.rules != head.rules {
@@ -365,9 +365,11 @@ fn update_state(
         // Objects of the known state may have been in the broken packs. The store now has a new
         // generation, so the recursive call checks for them.
         head.generation = context.store.generation();
-        return update_state(context, coverage, named, head, WorkspaceState { known, unsaved });
+        return update_state(context, coverage, options, head, WorkspaceState { known, unsaved });
     }
+    let damaged = state::find_damaged_trees(&mut known, &tasks, context);
     let sink = ObjectSink::new(context);
+    state::store_known_trees(&sink, &known, &damaged);
     let results = scan_changes(context, coverage, &sink, Some((&known, &tasks)), head)?;
     let mut assembled = if state::has_same_names(&known, &results) {
         state::patch(known, results)

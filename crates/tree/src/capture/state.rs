@@ -14,7 +14,7 @@ use super::scan::{
     list_known_children, mark_unreadable,
 };
 use super::sink::ObjectSink;
-use super::{CaptureContext, CaptureError, Unsaved};
+use super::{CaptureContext, CaptureError, CaptureOptions, Unsaved, to_nanoseconds};
 use crate::beneath::Stat;
 use crate::object::{self, TreeEntry};
 use crate::oid::Oid;
@@ -74,34 +74,60 @@ pub(crate) fn distrust_missing_objects(
     is_any_missing
 }
 
-/// The maximum number of objects of named paths that a capture reads back.
-const MAX_READ_BACK: usize = 64;
-/// The maximum size of the files that a capture reads back.
-const MAX_READ_BACK_SIZE: u64 = 4 << 20;
+/// A limit on the objects that a capture reads back.
+#[derive(Clone, Copy)]
+struct ReadBackLimit {
+    objects: usize,
+    /// The maximum size of the files in total, in bytes.
+    size: u64,
+}
 
-/// Reads the stored objects of the paths that the caller names, and of the directories above them.
-/// If one of them is damaged, makes the capture store it again. These are the files that are about
-/// to change, so a later check of the store would find the damage too late. Returns true if any
-/// object is damaged.
+/// The limit for the paths that the caller names.
+const NAMED: ReadBackLimit = ReadBackLimit { objects: 64, size: 4 << 20 };
+/// The limit for the sample. It costs a fraction of a millisecond.
+const SAMPLE: ReadBackLimit = ReadBackLimit { objects: 8, size: 32 << 10 };
+
+/// The approximate number of bytes that an entry takes up in a tree.
+const TREE_ENTRY_SIZE: u64 = 48;
+
+/// Reads the stored objects of the paths that the caller names, and of the directories above them,
+/// as well as a random sample of all objects that the capture relies on. If one of them is damaged,
+/// makes the capture store it again, and the next scrub begin with its pack. The named files are
+/// about to change, so a later check of the store would find the damage too late. Returns true if
+/// any object is damaged.
 pub(crate) fn distrust_damaged_objects(
     known: &mut KnownState,
-    named: &[RelPath],
+    options: &CaptureOptions<'_>,
     context: &CaptureContext<'_>,
 ) -> bool {
-    let mut indexes = find_named_entries(known, named);
-    indexes.retain(|index| {
-        let entry = &known.cache.entries[*index as usize];
-        entry.kind != EntryKind::Uncovered && !is_left_out(entry)
-    });
-    let mut damaged = context.damaged.borrow_mut();
+    let named = find_named_entries(known, options.named);
+    distrust_damaged(known, &named, NAMED, context);
+    let seed = to_nanoseconds(options.now) as u64;
+    let sample = sample_entries(known, seed);
+    distrust_damaged(known, &sample, SAMPLE, context);
+    !context.distrusted.borrow().is_empty()
+}
+
+/// Reads the stored objects of these entries, up to a limit, and distrusts the damaged ones.
+fn distrust_damaged(
+    known: &mut KnownState,
+    indexes: &[u32],
+    limit: ReadBackLimit,
+    context: &CaptureContext<'_>,
+) {
     let mut distrusted = context.distrusted.borrow_mut();
-    let mut left = MAX_READ_BACK_SIZE;
-    for index in indexes.into_iter().take(MAX_READ_BACK) {
-        let entry = &mut known.cache.entries[index as usize];
-        if entry.stat.size > left {
+    let (mut objects, mut size) = (limit.objects, limit.size);
+    for index in indexes {
+        let entry = &mut known.cache.entries[*index as usize];
+        let needed = match entry.kind {
+            EntryKind::Directory => u64::from(entry.children.1) * TREE_ENTRY_SIZE,
+            _ => entry.stat.size,
+        };
+        let is_checked = entry.kind != EntryKind::Uncovered && !is_left_out(entry);
+        if !is_checked || needed > size || objects == 0 {
             continue;
         }
-        left -= entry.stat.size;
+        (objects, size) = (objects - 1, size - needed);
         // An object that is missing may have been added by this process and not written yet.
         if let Err(ObjectError::Damaged { pack, .. }) =
             context.store.packs().read_object(&entry.oid)
@@ -110,10 +136,52 @@ pub(crate) fn distrust_damaged_objects(
                 entry.stat = Stat { mode: entry.stat.mode, ..Stat::default() };
             }
             distrusted.insert(entry.oid);
-            damaged.push(pack);
+            context.store.scrub_next(&pack);
+            context.damaged.borrow_mut().push(pack);
         }
     }
-    !distrusted.is_empty()
+}
+
+/// The limit for the trees of directories that are about to change.
+const OLD_TREES: ReadBackLimit = ReadBackLimit { objects: 64, size: 256 << 10 };
+
+/// Reads the stored trees of the directories in which a scan has work to do, and of those above
+/// them. Returns the entries of damaged ones. After the scan, nothing would know the content of
+/// these trees, which earlier states may need.
+pub(crate) fn find_damaged_trees(
+    known: &mut KnownState,
+    tasks: &[DirectoryTask],
+    context: &CaptureContext<'_>,
+) -> Vec<u32> {
+    let mut numbers = BTreeSet::new();
+    for task in tasks.iter().take(OLD_TREES.objects) {
+        let parent = |number: &u32| Some(known.directories[*number as usize].parent);
+        let above = std::iter::successors(Some(task.number), parent);
+        above.take_while(|number| numbers.insert(*number)).for_each(drop);
+    }
+    let entry = |number: u32| known.directories[number as usize].entry;
+    let indexes: Vec<u32> = numbers.into_iter().map(entry).collect();
+    distrust_damaged(known, &indexes, OLD_TREES, context);
+    let distrusted = context.distrusted.borrow();
+    let is_damaged = |index: &u32| distrusted.contains(&known.cache.entries[*index as usize].oid);
+    indexes.into_iter().filter(is_damaged).collect()
+}
+
+/// Stores trees of the known state again.
+pub(crate) fn store_known_trees(sink: &ObjectSink<'_>, known: &KnownState, indexes: &[u32]) {
+    for index in indexes {
+        make_tree(sink, &known.cache, *index);
+    }
+}
+
+/// Chooses some consecutive entries, beginning with a random one.
+fn sample_entries(known: &KnownState, seed: u64) -> Vec<u32> {
+    let count = known.cache.entries.len() as u64;
+    // Multiplying by a large odd number makes neighboring times lead to distant entries.
+    let start = (seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % count;
+    let chosen = (start..).map(|at| (at % count) as u32);
+    // Entries that are not captured, and those that are too large, are passed over.
+    chosen.take(count.min(4 * SAMPLE.objects as u64) as usize).collect()
 }
 
 /// Finds the entries of named paths, of the directories above them, and of everything below them.
@@ -132,7 +200,7 @@ fn find_named_entries(known: &KnownState, named: &[RelPath]) -> Vec<u32> {
     }
     let mut found: Vec<u32> = above.into_iter().collect();
     while let Some(index) = pending.pop_front()
-        && found.len() < MAX_READ_BACK
+        && found.len() < NAMED.objects
     {
         found.push(index);
         let (start, count) = cache.entries[index as usize].children;

@@ -12,6 +12,7 @@ mod head;
 pub(crate) mod index;
 mod objects;
 pub(crate) mod refs;
+mod written;
 
 use std::fs;
 use std::io::{self, Read};
@@ -26,6 +27,7 @@ use crate::workspace::Workspace;
 pub use copy::{CopiedRepository, RepositoryCopyError, RepositoryState};
 pub use head::Head;
 pub use objects::{ForeignCommit, ForeignError, ForeignObjectError, ForeignRef, ForeignRepository};
+pub use written::GitObjects;
 
 /// The maximum size of a small file, such as HEAD or a ref.
 const MAX_SMALL_FILE: u64 = 64 << 10;

@@ -54,7 +54,7 @@ pub struct ForeignRepository {
 }
 
 /// A directory of objects, loose and packed.
-struct ObjectDatabase {
+pub(super) struct ObjectDatabase {
     directory: PathBuf,
     packs: Packs,
 }
@@ -272,6 +272,25 @@ fn check_copy(
 }
 
 impl ObjectDatabase {
+    /// Opens an object database and those that it borrows objects from. Databases that cannot be
+    /// read are left out.
+    pub(super) fn open_all(directory: PathBuf) -> Vec<ObjectDatabase> {
+        let mut databases = Vec::new();
+        // The databases that were opened before an error can be used.
+        let _ = add_database(directory, MAX_ALTERNATES, &mut databases);
+        databases
+    }
+
+    /// True if the database has an object. Does not read the object.
+    pub(super) fn has_object(&self, oid: &Oid) -> bool {
+        self.packs.find_object(oid).next().is_some() || self.loose_path(oid).is_file()
+    }
+
+    fn loose_path(&self, oid: &Oid) -> PathBuf {
+        let name = oid.to_string();
+        self.directory.join(&name[..2]).join(&name[2..])
+    }
+
     /// Reads every copy of an object, each with the path of its file.
     fn copies_of<'a>(
         &'a self,
@@ -283,8 +302,7 @@ impl ObjectDatabase {
             (path, pack.read_object_within(offset, max_size))
         });
         let loose = std::iter::once_with(move || {
-            let name = oid.to_string();
-            let path = self.directory.join(&name[..2]).join(&name[2..]);
+            let path = self.loose_path(oid);
             let copy = read_loose(&path, max_size);
             (path, copy)
         });

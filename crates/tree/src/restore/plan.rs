@@ -260,8 +260,8 @@ impl<'a> Planner<'a, '_> {
         Ok(in_the_way)
     }
 
-    /// Finds the files that the restore being undone created and that the current capture lacks,
-    /// because the rules exclude them.
+    /// Finds the files that the restore being undone created or changed and that the current capture
+    /// lacks, because the rules exclude them or because they are too large.
     fn find_uncaptured_since_restore(&self) -> Result<Vec<RelPath>, PlanError> {
         let store = self.lock.store();
         let Some(led_to) = self.target.undoes else { return Ok(Vec::new()) };
@@ -277,7 +277,7 @@ impl<'a> Planner<'a, '_> {
                 && self.is_asked_for(&path)
                 && !self.was_passed_over(&path)
                 && matches!(self.stat_present(&path), Ok(Some(stat)) if !stat.is_directory())
-                && find_node(store, self.target.tree, &path)?.is_none()
+                && find_node(store, self.target.tree, &path)? != to
             {
                 found.push(path);
             }

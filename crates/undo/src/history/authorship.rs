@@ -8,6 +8,8 @@
 //! change between calls was made by the user or another program. The changes that takeback's own
 //! rollbacks made belong to no call.
 
+mod last_changes;
+
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
 use std::rc::Rc;

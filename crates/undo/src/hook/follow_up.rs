@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use takeback_base::errors::error_chain;
 use takeback_ledger::Time;
-use takeback_tree::{CaptureError, RelPath, RepairError, Workspace, WorkspaceError, WorkspaceId};
+use takeback_tree::{
+    CaptureError, RelPath, RepairError, Store, Workspace, WorkspaceError, WorkspaceId,
+};
 
 use super::repositories::find_nested_repositories;
 use super::session::find_owner;
@@ -35,7 +37,8 @@ impl FollowUp {
     }
 }
 
-/// Captures a workspace, so that the next checkpoint only has to look for changes.
+/// Captures a workspace, so that the next checkpoint only has to look for changes. Then checks the
+/// next part of the store for damage.
 pub fn warm_workspace(opened: &Opened, directory: &Path) -> Result<(), TakeError> {
     let workspace = opened.store()?.workspace(directory, &opened.forbidden)?;
     let mut lock = opened.lock(&workspace)?;
@@ -46,6 +49,7 @@ pub fn warm_workspace(opened: &Opened, directory: &Path) -> Result<(), TakeError
     let capture = lock.capture(&opened.capture_options(workspace.path(), &[]))?;
     opened.note_findings(workspace.path(), &capture);
     lock.finish(opened.system_time())?;
+    scrub_store(opened, &workspace);
     Ok(())
 }
 
@@ -90,8 +94,8 @@ pub fn conclude_unended_calls(opened: &Opened, session: &str) -> Result<(), Take
     Ok(())
 }
 
-/// Checks the next part of the store for damage. Repairs a damaged store, so that the next capture
-/// stores lost files again if they are still on disk.
+/// Checks the next part of the store for damage. Repairs a damaged store, and stores lost files
+/// again if they are still on disk.
 fn scrub_store(opened: &Opened, workspace: &Workspace<'_>) {
     let store = workspace.store();
     // If this fails, the check is repeated after the next turn.
@@ -111,6 +115,25 @@ fn scrub_store(opened: &Opened, workspace: &Workspace<'_>) {
         ),
     };
     opened.note_failure(workspace.path(), &message);
+    heal_workspaces(opened, store);
+}
+
+/// Captures all workspaces, including everything that calls have named. This stores again each lost
+/// object whose file is still on disk, so that the checkpoints that need it are complete.
+fn heal_workspaces(opened: &Opened, store: &Store) {
+    let heal = |id: &WorkspaceId| -> Option<()> {
+        let path = store.workspace_info(id).ok()??.path.0;
+        let workspace = store.workspace(&path, &opened.forbidden).ok()?;
+        let named = History::read(store, id).ok()?.named_paths();
+        let mut lock = opened.lock(&workspace).ok()?;
+        lock.capture(&opened.capture_options(&path, &named)).ok()?;
+        lock.finish(opened.system_time()).ok()
+    };
+    // A workspace that cannot be captured now is healed by its next checkpoint.
+    let all = store.pinned_workspaces().unwrap_or_default();
+    for id in &all {
+        let _ = heal(id);
+    }
 }
 
 /// Forgets a session's calls whose ends were never reported. Pins the state of the workspace if it

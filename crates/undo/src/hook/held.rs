@@ -1,22 +1,23 @@
-//! Held files: hard links to the files that a call names, made when the agent stops waiting for a
-//! capture. A link costs no space and hardly any time, and keeps the content of a file that the
-//! call deletes or replaces. The late capture reads the content from the link.
+//! Held files: copies of, or hard links to, the files that a call names, made when the agent stops
+//! waiting for a capture. The late capture reads the content of files that the call has deleted or
+//! changed from the held ones.
 //!
-//! A link does not help if the call writes into the file itself, or if takeback's home is on
-//! another file system.
+//! Small files are copied. A link to a large file costs no space and hardly any time, but does not
+//! help if the call writes into the file itself, or if takeback's home is on another file system.
 
 use std::collections::HashSet;
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use takeback_base::durable;
+use takeback_base::{durable, foreign};
 use takeback_ledger::Time;
 use takeback_tree::{
-    AnyPath, Capture, EditError, Lock, MAX_OBJECT, Mode, NewContent, NewEntry, TreeEdit,
-    can_be_made_again,
+    AnyPath, Capture, DATABASE_SUFFIXES, EditError, Lock, MAX_OBJECT, Mode, NewContent, NewEntry,
+    TreeEdit, can_be_made_again,
 };
 
 use super::call::{CallContext, analyze_call, call_key, may_mutate};
@@ -29,13 +30,19 @@ use crate::Opened;
 /// them.
 const MAX_HELD: usize = 20_000;
 
+/// The maximum size of a file that is copied.
+const MAX_COPIED: u64 = 1 << 20;
+
+/// The maximum total size of the files that are copied for one call.
+const MAX_COPIED_TOTAL: u64 = 16 << 20;
+
 /// Once the contents in memory are larger than this, they are written to the store.
 const BATCH_BYTES: u64 = 64 << 20;
 
 /// The name of the file that lists the held files of a call.
 const LIST: &str = "list";
 
-/// A file that is held. Its link is named after its position in the list.
+/// A file that is held. Its copy or link is named after its position in the list.
 #[derive(Serialize, Deserialize)]
 struct HeldFile {
     path: AnyPath,
@@ -64,7 +71,7 @@ pub fn hold_files(opened: &Opened, report: &Report) -> Option<HeldFiles> {
     let ReportedEvent::BeforeTool(call) = &report.event else { return None };
     let root = opened.find_root(&report.directory).ok();
     let analysis = analyze_call(opened, call, &report.directory, root.as_deref());
-    // If the user does not want secrets captured, hard links must not keep them either.
+    // If the user does not want secrets captured, they must not be held either.
     if !may_mutate(call, analysis.as_ref()) || opened.rules.skip_private {
         return None;
     }
@@ -75,17 +82,31 @@ pub fn hold_files(opened: &Opened, report: &Report) -> Option<HeldFiles> {
     }
     let directory = create_held_directory(opened, &report.session_id(), &call_key(call))?;
     let mut held: Vec<HeldFile> = Vec::new();
+    let mut left = MAX_COPIED_TOTAL;
     for (path, permissions) in files {
-        if fs::hard_link(&path, directory.join(held.len().to_string())).is_ok() {
+        if hold_file(&path, &directory.join(held.len().to_string()), &mut left).is_ok() {
             held.push(HeldFile { path: AnyPath(path), permissions });
         }
     }
-    // Without the list, the links are useless.
+    // Without the list, the held files are useless.
     if state::write(&directory.join(LIST), &held).is_err() {
         discard(&directory);
         return None;
     }
     Some(HeldFiles { directory })
+}
+
+/// Copies a small file, and links a large one. `left` is the total size of the files that may still
+/// be copied.
+fn hold_file(path: &Path, held: &Path, left: &mut u64) -> io::Result<()> {
+    let limit = MAX_COPIED.min(*left);
+    match foreign::read_regular(path, limit) {
+        Ok(content) => {
+            *left -= content.len() as u64;
+            fs::write(held, content)
+        }
+        Err(_) => fs::hard_link(path, held),
+    }
 }
 
 /// Creates a directory for the held files of a call. If an identical call without a name is still
@@ -123,8 +144,8 @@ fn find_files(mut waiting: Vec<PathBuf>) -> Vec<(PathBuf, u32)> {
     files
 }
 
-/// Adds a call's held files to its late capture, if they no longer exist at their paths. If this
-/// fails, the capture is not changed.
+/// Adds a call's held files to its late capture, unless the files at their paths are still the
+/// linked ones. If this fails, the capture is not changed.
 pub(super) fn add_held_files(
     opened: &Opened,
     call: &CallContext<'_>,
@@ -135,15 +156,24 @@ pub(super) fn add_held_files(
     let held = list_held_files(opened, call);
     let mut budget = path.rules.max_named_size.min(MAX_OBJECT);
     let (mut tree, mut added, mut edits) = (capture.tree, HashSet::new(), Vec::new());
-    let mut batch = 0;
+    let (mut batch, mut new) = (0, 0);
     for (link, file) in held {
         let Some(inner) = path.relative(&file.path.0) else { continue };
-        let size = fs::symlink_metadata(&link).map_or(u64::MAX, |found| found.len());
-        let is_there = file.path.0.symlink_metadata().is_ok() || added.contains(&inner);
-        if is_there || size > budget {
+        let Ok(found) = fs::symlink_metadata(&link) else { continue };
+        let id = |found: &fs::Metadata| (found.dev(), found.ino());
+        let present = file.path.0.symlink_metadata();
+        let is_linked = present.as_ref().is_ok_and(|present| id(present) == id(&found));
+        let size = found.len();
+        if is_linked || added.contains(&inner) || size > budget {
             continue;
         }
         let Ok(content) = fs::read(&link) else { continue };
+        let is_unchanged =
+            || foreign::read_regular(&file.path.0, size).is_ok_and(|present| present == content);
+        if present.is_ok() && (belongs_to_database(&file.path.0, &content) || is_unchanged()) {
+            continue;
+        }
+        new += u64::from(present.is_err());
         (budget, batch) = (budget - size, batch + size);
         let entry =
             NewEntry { mode: Mode::file(file.permissions), content: NewContent::Bytes(content) };
@@ -158,9 +188,17 @@ pub(super) fn add_held_files(
         return Ok(());
     }
     capture.tree = lock.edit_tree(tree, &edits)?;
-    capture.files += added.len() as u64;
+    capture.files += new;
     capture.uncovered.retain(|uncovered| !added.contains(&uncovered.path));
     Ok(())
+}
+
+/// Returns true if a file is a SQLite database or lies beside one. Such a file must not be combined
+/// with files of another moment.
+fn belongs_to_database(path: &Path, content: &[u8]) -> bool {
+    let name = path.as_os_str().as_encoded_bytes();
+    content.starts_with(b"SQLite format 3\0")
+        || DATABASE_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
 }
 
 /// Lists the held files of a call, each with its link. Identical calls without a name cannot be

@@ -15,6 +15,7 @@ mod patterns;
 mod plan;
 mod planned;
 mod recovery;
+mod replaced;
 mod reversal;
 mod story;
 mod turn;

@@ -18,6 +18,7 @@ use super::elsewhere::{add_elsewhere, find_rows_elsewhere};
 use super::named_later::find_named_later;
 use super::patterns::{expand_patterns, without_marks};
 use super::planned::{Goal, Planned, PlannedWork, RollbackView, TargetEdits, TargetState};
+use super::replaced::find_replaced;
 use super::reversal::{Direction, find_reversible};
 use super::story::{
     effects_since, find_moved_head, find_others_changes, warn_of_lost_repositories,
@@ -141,7 +142,7 @@ impl Planner<'_> {
             Scope::Chat => None,
             Scope::Both | Scope::Files => {
                 expand_patterns(self.opened, lock, &mut goal, &request.paths)?;
-                Some(plan_files(self.opened, lock, &mut goal)?)
+                Some(self.plan_return_of_files(lock, checkpoint, &mut goal)?)
             }
         };
         let mut planned = self.finish_plan(goal, files, warnings);
@@ -156,6 +157,31 @@ impl Planner<'_> {
         }
         view.repository = find_moved_head(self.workspace, checkpoint);
         Ok(planned)
+    }
+
+    /// Plans the changes to files for a return to a checkpoint. Files that git replaced come back.
+    fn plan_return_of_files(
+        &self,
+        lock: &mut Lock<'_>,
+        checkpoint: &Checkpoint,
+        goal: &mut Goal,
+    ) -> Result<Plan, RollbackError> {
+        let base = goal.state.tree;
+        let files = plan_files(self.opened, lock, goal)?;
+        if files.guarded.is_empty() {
+            return Ok(files);
+        }
+        let (workspace, history) = (self.workspace, self.history);
+        let reporting = find_reporting_agents(self.opened, workspace, history);
+        let replaced =
+            find_replaced(workspace, history, checkpoint, &files, &goal.named, &reporting)?;
+        if replaced.is_empty() {
+            return Ok(files);
+        }
+        goal.released.extend(replaced.iter().map(|edit| edit.path.clone()));
+        let base = Some(base);
+        goal.edits.get_or_insert(TargetEdits { base, edits: Vec::new() }).edits.extend(replaced);
+        plan_files(self.opened, lock, goal)
     }
 
     /// Plans to undo the latest rollback, or to redo the latest undone rollback.

@@ -66,3 +66,38 @@ fn held_files_that_are_not_needed_are_discarded() {
     held.discard();
     assert_eq!(held_count(&scratch), 0);
 }
+
+#[test]
+fn files_that_are_changed_before_their_late_capture_come_back() {
+    let scratch = Scratch::new();
+    for name in ["written", "replaced", "large"] {
+        scratch.write(name, "mine");
+    }
+    scratch.write("large", &"mine".repeat(1 << 20));
+    scratch.play_turn("begin", "x", "1");
+    scratch.begin_turn("s", "change them");
+    let script = "make > written; mv new replaced; mv new2 large";
+    let report = Report {
+        event: ReportedEvent::BeforeTool(ToolCall {
+            work: ToolWork::run_script(script),
+            input: json!({ "command": script }),
+            id: Some("c1".into()),
+            tool: "bash".into(),
+        }),
+        ..nameless_report(&scratch)
+    };
+    let turn = hook::current_turn(&scratch.opened, &report).unwrap();
+    hook::hold_files(&scratch.opened, &report);
+    scratch.write("written", "in place");
+    for name in ["replaced", "large"] {
+        scratch.write("new", "another file");
+        fs::rename(scratch.project().join("new"), scratch.project().join(name)).unwrap();
+    }
+    let deadline = Deadline::passed_in(turn);
+    let handled = hook::handle(&scratch.opened, &report, &deadline);
+    assert_eq!(handled.failures, Vec::<String>::new());
+    assert_eq!(held_count(&scratch), 0);
+    scratch.roll_back("1");
+    assert_eq!((scratch.read("written"), scratch.read("replaced")), ("mine".into(), "mine".into()));
+    assert_eq!(scratch.read("large").len(), 4 << 20);
+}

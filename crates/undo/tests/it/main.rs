@@ -4,6 +4,7 @@
 mod announced;
 mod authorship;
 mod cut_off_forks;
+mod damage;
 mod example;
 mod exchanged_roots;
 mod failed_rollbacks;
@@ -14,6 +15,7 @@ mod late;
 mod one_story;
 mod opened;
 mod random_turns;
+mod replaced;
 mod retention;
 mod secrets;
 mod support;

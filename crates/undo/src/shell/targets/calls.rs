@@ -151,6 +151,7 @@ impl Finder<'_> {
             None => why_may_change(name, &plain).is_none(),
         };
         if !is_read_only {
+            self.visit_diff(base, args, text, input);
             self.visit_program(name, base, args, text);
         }
         output

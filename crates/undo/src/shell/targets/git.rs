@@ -6,6 +6,47 @@ use super::arguments::{split_operands, split_operands_until};
 use super::value::Value;
 use super::{Change, Finder};
 
+/// The option that names a file with pathspecs.
+const PATHSPEC_FILE: &str = "--pathspec-from-file";
+
+/// Git's commands that change no files in the work tree, apart from those that have a rule of their
+/// own.
+#[rustfmt::skip]
+const KEEPING: &[&str] = &[
+    "add", "annotate", "blame", "branch", "bugreport", "cat-file", "check-attr", "check-ignore",
+    "check-mailmap", "check-ref-format", "cherry", "column", "commit", "commit-graph",
+    "commit-tree", "count-objects", "credential", "describe", "diagnose", "diff-files",
+    "diff-index", "diff-tree", "difftool", "fast-export", "fast-import", "fetch", "fetch-pack",
+    "fmt-merge-msg", "for-each-ref", "fsck", "gc", "get-tar-commit-id", "grep", "gui",
+    "hash-object", "help", "imap-send", "index-pack", "instaweb", "interpret-trailers", "lfs",
+    "ls-files", "ls-remote", "ls-tree", "mailinfo", "maintenance", "merge-base", "merge-tree",
+    "mktag", "mktree", "multi-pack-index", "name-rev", "notes", "pack-objects", "pack-refs",
+    "patch-id", "prune", "prune-packed", "push", "range-diff", "reflog", "remote", "repack",
+    "replace", "request-pull", "rerere", "rev-list", "rev-parse", "send-email",
+    "send-pack", "shortlog", "show-branch", "show-index", "show-ref", "stage", "status",
+    "stripspace", "symbolic-ref", "tag", "unpack-objects", "update-index", "update-ref",
+    "update-server-info", "var", "verify-commit", "verify-pack", "verify-tag", "version",
+    "whatchanged", "worktree", "write-tree",
+];
+
+/// A pathspec that matches more than one path.
+enum Pathspec<'v> {
+    /// A pattern, with the directory in which all its matches are.
+    Below(&'v str),
+    /// A pathspec with magic, such as `:/` or `:!src`.
+    Magic,
+}
+
+/// Parses a pathspec. Returns `None` if it can only be a path.
+fn find_pattern(value: &Value) -> Option<Pathspec<'_>> {
+    let text = value.text()?;
+    if text.starts_with(':') {
+        return Some(Pathspec::Magic);
+    }
+    let start = &text[..text.find(['*', '?', '['])?];
+    Some(Pathspec::Below(start.rfind('/').map_or("", |at| &start[..=at])))
+}
+
 impl Finder<'_> {
     pub(super) fn visit_git(&mut self, args: &[Vec<Value>], text: &str) {
         let (split, at) =
@@ -42,16 +83,16 @@ impl Finder<'_> {
                 self.sweeps_repositories |= split.count(&["-f", "--force"]) > 1;
                 match split.operands.is_empty() {
                     true => self.sweep_directories(text),
-                    false => {
-                        split.operands.iter().for_each(|group| self.sweep_values(group, text));
-                    }
+                    false => self.sweep_pathspecs(&split.operands, text),
                 }
             }
             "checkout" => self.visit_checkout(args, text),
             "restore" => {
                 let is_staged = split.has(&["-S", "--staged"]) && !split.has(&["-W", "--worktree"]);
-                if !is_staged {
-                    split.operands.iter().for_each(|group| self.sweep_values(group, text));
+                if !is_staged && split.has(&[PATHSPEC_FILE]) {
+                    self.sweep_repository(text);
+                } else if !is_staged {
+                    self.sweep_pathspecs(&split.operands, text);
                 }
             }
             "switch" => {
@@ -106,12 +147,15 @@ impl Finder<'_> {
                     self.add_values(output, Change::Overwrites, text);
                 }
             }
+            "config" => self.define_git_aliases(&split.operands),
             "bundle" => {
                 for group in split.operands.iter().skip(1).take(1) {
                     self.add_values(group, Change::Overwrites, text);
                 }
             }
-            _ => {}
+            _ if KEEPING.contains(&verb) => {}
+            // The verb may be unknown, an alias in a file that is not read, or a program.
+            _ => self.sweep_repository(text),
         }
     }
 
@@ -133,16 +177,36 @@ impl Finder<'_> {
         let is_end =
             |group: &Vec<Value>| matches!(group.as_slice(), [Value::Text(text)] if text == "--");
         if let Some(at) = args.iter().position(is_end) {
-            return args[at + 1..].iter().for_each(|group| self.sweep_values(group, text));
+            return self.sweep_pathspecs(&args[at + 1..], text);
         }
         if split.operands.is_empty() && split.has(&["-b", "-B", "--orphan"]) {
             return;
         }
-        let paths: Vec<Vec<Value>> =
-            split.operands.iter().filter(|group| self.is_existing(group)).cloned().collect();
-        match paths.is_empty() {
+        let is_path = |group: &&Vec<Value>| {
+            self.is_existing(group) || group.iter().any(|value| find_pattern(value).is_some())
+        };
+        let paths: Vec<Vec<Value>> = split.operands.iter().filter(is_path).cloned().collect();
+        match paths.is_empty() || split.has(&[PATHSPEC_FILE]) {
             true => self.sweep_repository(text),
-            false => paths.iter().for_each(|group| self.sweep_values(group, text)),
+            false => self.sweep_pathspecs(&paths, text),
+        }
+    }
+
+    /// Sweeps the paths that match git's pathspecs. A pattern matches paths at any depth.
+    fn sweep_pathspecs(&mut self, groups: &[Vec<Value>], text: &str) {
+        for group in groups {
+            match group.as_slice() {
+                [value] if find_pattern(value).is_some() && !self.is_existing(group) => {
+                    match find_pattern(value) {
+                        Some(Pathspec::Below(start)) => {
+                            let directory = if start.is_empty() { "." } else { start };
+                            self.sweep_values(&[Value::Text(directory.to_owned())], text);
+                        }
+                        _ => self.sweep_repository(text),
+                    }
+                }
+                _ => self.sweep_values(group, text),
+            }
         }
     }
 

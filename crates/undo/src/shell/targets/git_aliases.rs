@@ -24,10 +24,24 @@ impl Finder<'_> {
             alias.eq_ignore_ascii_case(name).then(|| value.to_owned())
         };
         let given = options.filter_map(parse).last();
-        given.or_else(|| {
+        let is_it = |alias: &&(String, String)| alias.0.eq_ignore_ascii_case(name);
+        let defined = || self.git_aliases.iter().rev().find(is_it).map(|(_, text)| text.clone());
+        given.or_else(defined).or_else(|| {
             let files = self.list_git_configurations();
             files.iter().find_map(|file| find_alias(&self.file_system.read_text(file)?, name))
         })
+    }
+
+    /// Keeps the aliases that `git config` with these operands defines.
+    pub(super) fn define_git_aliases(&mut self, operands: &[Vec<Value>]) {
+        for pair in operands.windows(2) {
+            let [key, value] =
+                [&pair[0], &pair[1]].map(|group| group.first().and_then(Value::text));
+            let name = key.and_then(|key| strip_prefix_ignoring_case(key, "alias."));
+            if let (Some(name), Some(value)) = (name, value) {
+                self.git_aliases.push((name.to_owned(), value.to_owned()));
+            }
+        }
     }
 
     /// Lists the configuration files that may define aliases. Those that come first take

@@ -27,6 +27,7 @@ mod calls;
 mod compounds;
 mod containers;
 mod copies;
+mod diffs;
 mod fd;
 mod file_system;
 mod find;
@@ -203,6 +204,8 @@ struct Finder<'a> {
     is_cut_off: bool,
     /// The files that the script writes, and may run.
     written: WrittenScripts,
+    /// The git aliases that the script defines.
+    git_aliases: Vec<(String, String)>,
     /// The links that the script creates, each with its target if that is known.
     links: Vec<(PathBuf, Option<PathBuf>)>,
     sweeps: Vec<PathBuf>,
@@ -243,6 +246,7 @@ impl<'a> Finder<'a> {
             removed: HashSet::new(),
             is_cut_off: false,
             written: WrittenScripts::default(),
+            git_aliases: Vec::new(),
             links: Vec::new(),
             sweeps: Vec::new(),
             sweeps_repositories: false,

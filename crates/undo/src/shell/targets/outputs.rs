@@ -247,6 +247,9 @@ fn print_words(groups: &[Vec<Value>]) -> Stream {
 }
 
 fn print_formatted(args: &[Vec<Value>]) -> Stream {
+    let is_end =
+        args.first().is_some_and(|group| matches!(&group[..], [Value::Text(text)] if text == "--"));
+    let args = &args[usize::from(is_end)..];
     let Some((format, rest)) = args.split_first() else { return Stream::default() };
     let [Value::Text(format)] = format.as_slice() else { return Stream::unknown() };
     let plain = format.replace("\\n", "\n").replace("\\0", "\0").replace("\\t", "\t");
@@ -260,11 +263,40 @@ fn print_formatted(args: &[Vec<Value>]) -> Stream {
     if bare.trim_matches(['\n', '\0', ' ']).is_empty() {
         return Stream::of(rest.iter().flatten().cloned().collect());
     }
+    if let Some(text) = fill_format(&plain, rest) {
+        return Stream::of_text(text);
+    }
     if bare.trim_end().contains(char::is_whitespace) {
         return Stream::unknown();
     }
     let start = plain.split('%').next().unwrap_or_default();
     Stream::of(vec![Value::Prefix(start.to_owned())])
+}
+
+/// Puts arguments in place of `%s`. Returns `None` if the result is not known. As in the shell, the
+/// format is used again if there are more arguments.
+fn fill_format(format: &str, args: &[Vec<Value>]) -> Option<String> {
+    let known = |group: &Vec<Value>| match group.as_slice() {
+        [Value::Text(text)] => Some(text.clone()),
+        _ => None,
+    };
+    let args: Vec<String> = args.iter().map(known).collect::<Option<_>>()?;
+    if format.contains("%q") || args.len() > 100 {
+        return None;
+    }
+    let mut args = args.iter();
+    let mut text = String::new();
+    loop {
+        let mut pieces = format.split("%s");
+        text.push_str(pieces.next()?);
+        for piece in pieces {
+            text.push_str(args.next().map_or("", String::as_str));
+            text.push_str(piece);
+        }
+        if args.len() == 0 {
+            return Some(text);
+        }
+    }
 }
 
 fn find_base_names(operands: &[Value]) -> Vec<Value> {

@@ -22,8 +22,8 @@ const HARMFUL: &[(&[&str], HistoryHarm)] = &[
     (&["config", "edit"], HistoryHarm::ChangesSettings),
 ];
 
-/// The command that gives a checkpoint a name. If no name is given, it removes the name that
-/// protects the checkpoint.
+/// The command that gives a checkpoint a name. If no name or an empty one is given, it removes the
+/// name that protects the checkpoint.
 const NAME: &[&str] = &["checkpoints", "name"];
 
 /// Takeback's options that take a value, for [`split_operands`].
@@ -41,7 +41,8 @@ impl Finder<'_> {
             values.iter().any(|value| value.text() == Some(word))
         };
         let is_verb = |verb: &[&str]| verb.iter().enumerate().all(|(at, word)| is_word(at, word));
-        let removes_name = is_verb(NAME) && split.operands.len() <= NAME.len() + 1;
+        let has_name = split.operands.len() > NAME.len() + 1 && !is_word(NAME.len() + 1, "");
+        let removes_name = is_verb(NAME) && !has_name;
         let harm = match HARMFUL.iter().find(|(verb, _)| is_verb(verb)) {
             Some((_, harm)) => *harm,
             None if removes_name => HistoryHarm::Deletes,

@@ -164,6 +164,11 @@ fn git_aliases_are_followed() {
         ("cd sub && git drop", &["@/other"], &[], &[]),
         ("git gone a.txt", &["a.txt"], &[], &[]),
         ("git -c alias.x='clean -fdx' x", &[], &["."], &[]),
+        ("git config alias.zap 'clean -fdx' && git zap sub", &[], &["sub"], &[]),
+        ("git config --global alias.Zap '!rm' && git zap a.txt", &["a.txt"], &[], &[]),
+        // The alias may be in a file that is not read.
+        ("git $VERB", &[], &["."], &[]),
+        ("printf x >> .git/config; git unknown", &[".git/config"], &["."], &[]),
         // An alias cannot replace a command.
         ("git clean -n", &[], &[], &[]),
         ("git round", &[], &[], &[]),
@@ -681,6 +686,55 @@ fn sweeps_are_recognized() {
         ("git -C sub clean -fdx", &[], &["sub"], &[]),
         ("cd @/other && git clean -fdx", &["@/other"], &["@/other"], &[]),
         ("cd $X && git clean -fdx", &[], &[], &["git clean -fdx"]),
+    ]);
+}
+
+#[test]
+fn the_output_of_printf_is_predicted() {
+    Scene::new().check(&[
+        ("eval \"$(printf 'rm -rf %s' uploads)\"", &["uploads"], &[], &[]),
+        ("printf 'rm %s\\n' a.txt uploads | sh", &["a.txt", "uploads"], &[], &[]),
+        ("rm $(printf -- '%s.txt' a)", &["a.txt"], &[], &[]),
+    ]);
+}
+
+#[test]
+fn pathspecs_of_git_are_expanded() {
+    Scene::new().check(&[
+        ("git clean -fdx '*.bin'", &[], &["."], &[]),
+        ("git clean -fdx 'sub/*.bin'", &[], &["sub"], &[]),
+        ("cd sub && git clean -fdx :/", &[], &["."], &[]),
+        ("git clean -fdx ':!src'", &[], &["."], &[]),
+        ("git restore --source=x '.e*'", &[], &["."], &[]),
+        ("git checkout x -- ':(top)uploads'", &[], &["."], &[]),
+        ("git checkout x a.txt 'sub/*'", &["a.txt"], &["sub"], &[]),
+        ("git restore --source=x --pathspec-from-file=list", &[], &["."], &[]),
+        ("git checkout x --pathspec-from-file list", &[], &["."], &[]),
+        ("git restore --staged '*'", &[], &[], &[]),
+    ]);
+}
+
+#[test]
+fn the_files_that_a_diff_changes_are_named() {
+    let scene = Scene::new();
+    let diff = "--- a/a.txt\t2026\n+++ b/a.txt\n@@ -1 +1 @@\n-x\n+y\n--- /dev/null\n+++ b/new\n";
+    fs::write(scene.root().join("app/x.patch"), diff).unwrap();
+    scene.check(&[
+        ("git apply x.patch", &["a.txt"], &["."], &[]),
+        ("git -C . apply -p1 x.patch", &["a.txt"], &["."], &[]),
+        ("patch -p1 < x.patch", &["a.txt"], &["."], &[]),
+        ("patch -i x.patch", &["a.txt"], &["."], &[]),
+        ("cat x.patch | git apply -", &["a.txt"], &["."], &[]),
+        ("cd sub && git apply ../x.patch", &["a.txt"], &["."], &[]),
+        ("git apply <<'E'\n--- a/a.txt\nE\n", &["a.txt"], &["."], &[]),
+        ("printf -- '--- a/%s\\n' a.txt | git apply", &["a.txt"], &["."], &[]),
+        (
+            "cat > y.patch <<'E'\n--- a/a.txt\nE\ngit apply y.patch",
+            &["a.txt", "y.patch"],
+            &["."],
+            &[],
+        ),
+        ("git apply --check x.patch", &[], &[], &[]),
     ]);
 }
 

@@ -1,0 +1,65 @@
+//! The last changes to single paths, as far as calls made them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use takeback_tree::{ObjectError, RelPath, Store};
+
+use super::{Node, RollbackPart, Segment, Span, Timeline, Window, find_rollback_part, is_same};
+
+/// The last changes to a path, newest first, up to the first one that no call certainly made.
+struct LastChanges {
+    changes: Vec<Segment>,
+    /// The state that the next older change must have led to.
+    led_to: Option<Node>,
+}
+
+impl Timeline<'_> {
+    /// Finds the last changes to these paths since a checkpoint, newest first, as far as they were
+    /// certainly made by calls that began after the checkpoint. Each of them led to the state that
+    /// the next one changed, and the newest one led to the current state. Rollbacks in between are
+    /// left out if they returned to such a state. `since` is the number of the checkpoint.
+    pub(crate) fn find_last_changes(
+        &self,
+        store: &Store,
+        since: u64,
+        paths: BTreeSet<RelPath>,
+    ) -> Result<BTreeMap<RelPath, Vec<Segment>>, ObjectError> {
+        let mut searched: BTreeMap<RelPath, LastChanges> = BTreeMap::new();
+        let Some(present) = self.points.last() else { return Ok(BTreeMap::new()) };
+        for path in paths {
+            let led_to = store.find_entry(&present.tree, &path)?;
+            searched.insert(path, LastChanges { changes: Vec::new(), led_to });
+        }
+        let mut found = BTreeMap::new();
+        let first = self.points.partition_point(|point| point.at < 2 * since);
+        let points = &self.points[first..];
+        for (from, to) in points.iter().zip(points.iter().skip(1)).rev() {
+            if from.tree == to.tree || searched.is_empty() {
+                continue;
+            }
+            let is_running = |span: &&Span<'_>| span.from <= from.at && to.at <= span.to;
+            let running = self.spans.iter().filter(is_running);
+            let (ours, others): (Vec<&Span<'_>>, Vec<_>) =
+                running.partition(|span| span.from >= 2 * since);
+            let window = Window { store, from, to, ours: &ours, others: &others };
+            for change in store.changed_paths(&from.tree, &to.tree)? {
+                let Some(last) = searched.get_mut(&change.path) else { continue };
+                if matches!(find_rollback_part(store, from, &change)?, RollbackPart::All) {
+                    continue;
+                }
+                let is_next = is_same(last.led_to, change.to);
+                let author = if is_next { self.attribute_change(&window, &change)? } else { None };
+                if matches!(author, Some((None, _))) {
+                    last.led_to = change.from;
+                    let (before, after) = (change.from, change.to);
+                    last.changes.push(Segment { before, after, doubt: None });
+                } else if let Some(last) = searched.remove(&change.path) {
+                    found.insert(change.path, last.changes);
+                }
+            }
+        }
+        found.extend(searched.into_iter().map(|(path, last)| (path, last.changes)));
+        found.retain(|_, changes| !changes.is_empty());
+        Ok(found)
+    }
+}
