@@ -86,6 +86,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         has_checkpoints: true,
         user_home: None,
         on_follow_up: Box::new(|_, _| {}),
+        shared: None,
     });
     let is_begun = agent.opened.ledger()?.is_some_and(|ledger| ledger.task("example").is_ok());
     let mut task = match is_begun {

@@ -29,6 +29,13 @@ pub(crate) fn apply_batch(
             &[&machine.0, &deleted],
         )?;
     }
+    if !batch.deleted_tasks.is_empty() {
+        // If another machine has taken over a task, the task is no longer this machine's to delete.
+        transaction.execute(
+            "DELETE FROM takeback.tasks WHERE machine = $1 AND id = ANY ($2)",
+            &[&machine.0, &batch.deleted_tasks],
+        )?;
+    }
     write_sessions(transaction, &sorted.sessions, machine, sealer)?;
     let mut writer = Writer { transaction, machine, sealer, keys: HashMap::new() };
     writer.find_keys(&batch.changes)?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use postgres::config::{Host, SslMode};
 use postgres::{Client, Config, NoTls};
 
-use crate::settings::check_postgres;
+use crate::settings::{Address, parse_address};
 use crate::tls::Rustls;
 use crate::{FleetError, schema};
 
@@ -33,9 +33,11 @@ impl Connection {
     /// Connects to the database at this address.
     ///
     /// A connection to another machine is encrypted, and the server's certificate checked, unless
-    /// the address says `sslmode=disable`.
+    /// the address says `sslmode=disable`. `sslrootcert` names the authorities to trust in place of
+    /// those that the system trusts.
     pub(crate) fn open(address: &str) -> Result<Connection, FleetError> {
-        let mut config = check_postgres(address).map_err(FleetError::BadAddress)?;
+        let Address { mut config, root_certificates } =
+            parse_address(address).map_err(FleetError::BadAddress)?;
         config.application_name("takeback");
         config.keepalives_idle(SILENCE).tcp_user_timeout(SILENCE);
         if config.get_connect_timeout().is_none() {
@@ -44,13 +46,15 @@ impl Connection {
         let target = name_target(&config);
         let is_open = match config.get_ssl_mode() {
             SslMode::Disable => true,
-            SslMode::Prefer => config.get_hosts().iter().all(is_here),
+            SslMode::Prefer => {
+                root_certificates.is_none() && config.get_hosts().iter().all(is_here)
+            }
             _ => false,
         };
         let connected = if is_open {
             config.ssl_mode(SslMode::Disable).connect(NoTls)
         } else {
-            let tls = Rustls::new()
+            let tls = Rustls::new(root_certificates.as_deref())
                 .map_err(|source| FleetError::Tls { target: target.clone(), source })?;
             config.ssl_mode(SslMode::Require).connect(tls)
         };
@@ -109,7 +113,7 @@ mod tests {
 
     #[test]
     fn the_name_of_a_database_contains_no_password() {
-        let config = check_postgres("postgres://me:secret@db.example:5433/fleet").unwrap();
+        let config = parse_address("postgres://me:secret@db.example:5433/fleet").unwrap().config;
         assert_eq!(name_target(&config), "db.example:5433/fleet");
     }
 
@@ -123,7 +127,7 @@ mod tests {
             ("postgres://db.example/d", false),
             ("postgres://10.0.0.1/d", false),
         ] {
-            let config = check_postgres(address).unwrap();
+            let config = parse_address(address).unwrap().config;
             assert_eq!(config.get_hosts().iter().all(is_here), here, "{address}");
         }
     }

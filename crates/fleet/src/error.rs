@@ -1,9 +1,11 @@
 //! The reasons why an operation on the fleet failed.
 
+use std::error::Error;
 use std::io;
 use std::path::PathBuf;
 
 use postgres::error::SqlState;
+use postgres::types::WrongType;
 use takeback_ledger::LedgerError;
 
 /// The reason why an operation on the fleet failed. The ledger on this machine is intact in any
@@ -21,6 +23,8 @@ pub enum FleetError {
     Unreachable { target: String, source: postgres::Error },
     #[error("the database {target} offers no valid encryption")]
     Tls { target: String, source: io::Error },
+    #[error("the database {target} cannot be trusted: {problem}")]
+    Certificate { target: String, problem: &'static str, source: postgres::Error },
     #[error("the database {target} rejects the user name or the password")]
     Password { target: String, source: postgres::Error },
     #[error("the database {target} does not exist")]
@@ -54,6 +58,8 @@ pub enum FleetError {
     Diverged,
     #[error("another process is shipping")]
     Busy,
+    #[error("cannot start a thread")]
+    Thread { source: io::Error },
     #[error("a row in the fleet's database cannot be read: {0}")]
     BadRow(String),
     #[error("cannot use {path}")]
@@ -68,8 +74,16 @@ impl FleetError {
     /// Classifies an error of the database.
     pub(crate) fn from_postgres(source: postgres::Error, target: &str) -> FleetError {
         let target = target.to_owned();
+        if let Some(problem) = crate::tls::explain(&source) {
+            return FleetError::Certificate { target, problem, source };
+        }
         let Some(code) = source.code().cloned() else {
-            return FleetError::Unreachable { target, source };
+            // Every other error without a code comes from the connection.
+            let is_of_value = |cause: &(dyn Error + 'static)| cause.is::<WrongType>();
+            return match source.source().is_some_and(is_of_value) {
+                true => FleetError::Database { target, source },
+                false => FleetError::Unreachable { target, source },
+            };
         };
         match code {
             SqlState::INVALID_PASSWORD | SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {

@@ -28,6 +28,7 @@ pub struct Fleet {
     pub(crate) name: String,
     pub(crate) encrypt: Encrypt,
     pub(crate) version: &'static str,
+    pub(crate) lease_seconds: u32,
 }
 
 impl Fleet {
@@ -40,7 +41,8 @@ impl Fleet {
             return Err(FleetError::BadName(name));
         }
         let files = Files::in_home(home);
-        Ok(Fleet { files, address, name, encrypt: settings.encrypt, version })
+        let lease_seconds = settings.lease_seconds.get();
+        Ok(Fleet { files, address, name, encrypt: settings.encrypt, version, lease_seconds })
     }
 
     /// Returns the name of this machine.

@@ -11,12 +11,14 @@ mod error;
 mod fleet;
 mod identity;
 mod join;
+mod journal;
 mod objects;
 mod schema;
 mod seal;
 mod search;
 mod sessions;
 mod settings;
+mod shipper;
 mod status;
 mod sync;
 mod tls;
@@ -25,12 +27,14 @@ pub use error::FleetError;
 pub use fleet::{Fleet, FleetOptions};
 pub use identity::KEY_PREFIX;
 pub use join::{JoinOptions, Joined};
+pub use journal::FleetJournal;
 pub use objects::{
     Affected, CollectOptions, Collected, LastUpload, Objects, ObjectsError, ObjectsOptions, Placed,
     Pull, PullPin, RemoteWorkspace, S3Access, UploadProgress, UploadReport, VerifiedObjects,
 };
 pub use search::{FleetHit, FleetResults};
 pub use sessions::FleetSession;
-pub use settings::{Encrypt, FleetSettings};
+pub use settings::{Encrypt, FleetSettings, LeaseSeconds};
+pub use shipper::Shipper;
 pub use status::{FleetStatus, LastSync, MachineStatus, ServerStatus};
 pub use sync::SyncReport;

@@ -6,7 +6,7 @@ use crate::FleetError;
 use crate::connection::Connection;
 
 /// The migrations: each turns the previous version into the next one.
-const MIGRATIONS: &[&str] = &[include_str!("migrations/1.sql")];
+const MIGRATIONS: &[&str] = &[include_str!("migrations/1.sql"), include_str!("migrations/2.sql")];
 
 /// The version that this program knows.
 pub(crate) const VERSION: i32 = MIGRATIONS.len() as i32;

@@ -1,5 +1,9 @@
 //! The settings in the table `[fleet]` of config.toml.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -12,6 +16,9 @@ const MAX_NAME: usize = 64;
 pub struct FleetSettings {
     /// The data that leaves this machine only encrypted.
     pub encrypt: Encrypt,
+    /// The number of seconds after which another machine may continue a task whose machine is
+    /// silent.
+    pub lease_seconds: LeaseSeconds,
     /// The name of this machine; its host name by default.
     #[serde(deserialize_with = "parse_name")]
     pub name: Option<String>,
@@ -23,6 +30,34 @@ pub struct FleetSettings {
     pub postgres: Option<String>,
     /// The maximum number of kilobytes of checkpoints to upload per second.
     pub upload_kb_per_second: Option<u64>,
+}
+
+/// The length of a lease, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "u32")]
+pub struct LeaseSeconds(u32);
+
+impl Default for LeaseSeconds {
+    fn default() -> LeaseSeconds {
+        LeaseSeconds(60)
+    }
+}
+
+impl TryFrom<u32> for LeaseSeconds {
+    type Error = &'static str;
+
+    fn try_from(seconds: u32) -> Result<LeaseSeconds, &'static str> {
+        match (1..=86_400).contains(&seconds) {
+            true => Ok(LeaseSeconds(seconds)),
+            false => Err("invalid value: a lease has 1 to 86400 seconds"),
+        }
+    }
+}
+
+impl LeaseSeconds {
+    pub(crate) fn get(self) -> u32 {
+        self.0
+    }
 }
 
 /// The data that is encrypted with the fleet's key before it leaves the machine.
@@ -56,7 +91,7 @@ pub(crate) fn is_name(name: &str) -> bool {
 
 fn parse_postgres<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     let address = Option::<String>::deserialize(deserializer)?;
-    match address.as_deref().map(check_postgres) {
+    match address.as_deref().map(parse_address) {
         Some(Err(problem)) => Err(D::Error::custom(format!("invalid value: {problem}"))),
         _ => Ok(address),
     }
@@ -70,20 +105,69 @@ fn parse_objects<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<St
     }
 }
 
-/// Checks the form of a database's address. The problem does not repeat the address, which may
-/// contain a password.
-pub(crate) fn check_postgres(address: &str) -> Result<postgres::Config, String> {
+/// The address of a database.
+pub(crate) struct Address {
+    pub(crate) config: postgres::Config,
+    /// The file with the certificates of the authorities that the server's certificate may come
+    /// from; by default, those that the system trusts.
+    pub(crate) root_certificates: Option<PathBuf>,
+}
+
+/// Parses a database's address. The problem does not repeat the address, which may contain a
+/// password.
+pub(crate) fn parse_address(address: &str) -> Result<Address, String> {
     if !address.starts_with("postgres://") && !address.starts_with("postgresql://") {
         return Err("the address of a database begins with postgres://".to_owned());
     }
+    let (address, root_certificates) = take_own_parameters(address);
     let config: postgres::Config = address.parse().map_err(|error: postgres::Error| {
         let causes = takeback_base::errors::error_messages(&error);
         format!("the address of the database cannot be parsed: {}", causes.join(": "))
     })?;
     match config.get_hosts().is_empty() {
         true => Err("the address of the database names no host".to_owned()),
-        false => Ok(config),
+        false => Ok(Address { config, root_certificates }),
     }
+}
+
+/// Takes those parameters out of an address that the client library does not know. A server's
+/// certificate is always checked, so the modes that ask for that need no more than `require`.
+fn take_own_parameters(address: &str) -> (String, Option<PathBuf>) {
+    let Some((start, parameters)) = address.split_once('?') else {
+        return (address.to_owned(), None);
+    };
+    let mut root_certificates = None;
+    let mut kept = Vec::new();
+    for parameter in parameters.split('&') {
+        match parameter.split_once('=') {
+            Some(("sslrootcert", path)) => root_certificates = Some(decode_path(path)),
+            Some(("sslmode", "verify-full" | "verify-ca")) => kept.push("sslmode=require"),
+            _ => kept.push(parameter),
+        }
+    }
+    let mark = if kept.is_empty() { "" } else { "?" };
+    (format!("{start}{mark}{}", kept.join("&")), root_certificates)
+}
+
+/// Decodes a path in an address: `%2F` stands for a slash.
+fn decode_path(text: &str) -> PathBuf {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        let digits = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+        let decoded = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        match decoded.filter(|_| first == b'%') {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &after[2..];
+            }
+            None => {
+                bytes.push(first);
+                rest = after;
+            }
+        }
+    }
+    PathBuf::from(OsString::from_vec(bytes))
 }
 
 #[cfg(test)]
@@ -93,12 +177,23 @@ mod tests {
     #[test]
     fn the_error_for_a_malformed_address_does_not_repeat_the_address() {
         for bad in ["mysql://h/db", "postgres://u:secret@h:port/db", "postgres://", "h"] {
-            let problem = check_postgres(bad).unwrap_err();
+            let problem = parse_address(bad).err().unwrap();
             assert!(!problem.contains("secret"), "{problem}");
         }
         for good in ["postgres://u:p@h/db", "postgresql:///db?host=/run/postgresql"] {
-            assert!(check_postgres(good).is_ok(), "{good}");
+            assert!(parse_address(good).is_ok(), "{good}");
         }
+    }
+
+    #[test]
+    fn an_address_can_name_the_authorities() {
+        let address =
+            "postgres://h/db?sslrootcert=%2Fa%20b%25&sslmode=verify-full&connect_timeout=3";
+        let address = parse_address(address).unwrap();
+        assert_eq!(address.root_certificates, Some(PathBuf::from("/a b%")));
+        assert_eq!(address.config.get_ssl_mode(), postgres::config::SslMode::Require);
+        let address = parse_address("postgres://h/db?sslrootcert=/ca.pem").unwrap();
+        assert_eq!(address.root_certificates, Some(PathBuf::from("/ca.pem")));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use takeback_base::hex;
 use takeback_ledger::{Announced, Ledger, Time};
 
 use crate::apply::apply_batch;
+use crate::connection::Connection;
 use crate::identity::Identity;
 use crate::seal::Sealer;
 use crate::status::write_last_sync;
@@ -67,30 +68,44 @@ impl Fleet {
         now: Time,
         progress: &dyn Fn(u64),
     ) -> Result<SyncReport, FleetError> {
+        self.ship_alone(now, || {
+            let (mut connection, identity) = self.connect()?;
+            let sealer = self.sealer()?;
+            self.ship_all((&mut connection, &identity), &sealer, ledger, progress)
+        })
+    }
+
+    /// Ships while no other process of this machine does, and writes down the result.
+    pub(crate) fn ship_alone(
+        &self,
+        now: Time,
+        ship: impl FnOnce() -> Result<SyncReport, FleetError>,
+    ) -> Result<SyncReport, FleetError> {
         let path = self.files.path_in_new("lock")?;
         let lock = FileLock::try_exclusive(&path)
             .map_err(|source| FleetError::File { path, source })?
             .ok_or(FleetError::Busy)?;
-        let result = self.ship_all(ledger, progress);
+        let result = ship();
         let failure = result.as_ref().err().map(|error| error_messages(error).join(": "));
         write_last_sync(&self.files, failure, now);
         drop(lock);
         result
     }
 
-    fn ship_all(
+    /// Ships over an open connection.
+    pub(crate) fn ship_all(
         &self,
+        (connection, identity): (&mut Connection, &Identity),
+        sealer: &Sealer,
         ledger: &mut Ledger,
         progress: &dyn Fn(u64),
     ) -> Result<SyncReport, FleetError> {
-        let (mut connection, identity) = self.connect()?;
-        let sealer = self.sealer()?;
         ledger.start_outbox()?;
         let mut report = SyncReport::default();
         loop {
             let target = connection.target.clone();
             let shipped = match connection.client.transaction() {
-                Ok(transaction) => self.ship_batch(transaction, &identity, &sealer, ledger),
+                Ok(transaction) => self.ship_batch(transaction, identity, sealer, ledger),
                 Err(error) => Err(error.into()),
             };
             match shipped {

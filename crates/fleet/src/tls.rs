@@ -1,15 +1,18 @@
-//! Encrypted connections to the database, by rustls with the system's certificates.
+//! Encrypted connections to the database, by rustls.
 
+use std::error::Error;
 use std::future::Future;
 use std::io;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use postgres::Socket;
 use postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
-use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{CertificateError, ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream as RustlsStream;
@@ -21,11 +24,14 @@ pub(crate) struct Rustls {
 }
 
 impl Rustls {
-    /// Loads the certificates that the system trusts.
-    pub(crate) fn new() -> io::Result<Rustls> {
+    /// Loads the certificates in this file, or those that the system trusts.
+    pub(crate) fn new(file: Option<&Path>) -> io::Result<Rustls> {
         let mut roots = RootCertStore::empty();
-        let found = rustls_native_certs::load_native_certs();
-        roots.add_parsable_certificates(found.certs);
+        let certificates = match file {
+            Some(file) => read_certificates(file)?,
+            None => rustls_native_certs::load_native_certs().certs,
+        };
+        roots.add_parsable_certificates(certificates);
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -33,6 +39,50 @@ impl Rustls {
             .with_root_certificates(roots)
             .with_no_client_auth();
         Ok(Rustls { config: Arc::new(config) })
+    }
+}
+
+fn read_certificates(file: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
+    let named = |problem: &dyn std::fmt::Display| {
+        io::Error::other(format!("{}: {problem}", file.display()))
+    };
+    let found = CertificateDer::pem_file_iter(file).map_err(|error| named(&error))?;
+    let found = found.collect::<Result<Vec<_>, _>>().map_err(|error| named(&error))?;
+    match found.is_empty() {
+        true => Err(named(&"it contains no certificate")),
+        false => Ok(found),
+    }
+}
+
+/// Explains why no encrypted connection was made, if that is the reason for an error.
+pub(crate) fn explain(error: &postgres::Error) -> Option<&'static str> {
+    let mut next: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(error) = next {
+        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        if let Some(error) = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+            return Some(describe(error));
+        }
+        next = error.source();
+    }
+    None
+}
+
+fn describe(error: &rustls::Error) -> &'static str {
+    let rustls::Error::InvalidCertificate(problem) = error else {
+        return "the encrypted connection failed";
+    };
+    match problem {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "its certificate has expired"
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "its certificate is not valid yet"
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "its certificate is for another host name"
+        }
+        CertificateError::UnknownIssuer => "its certificate comes from an unknown authority",
+        _ => "its certificate is not valid",
     }
 }
 

@@ -75,6 +75,9 @@ pub enum LedgerError {
     /// Part of a journal is lost, so the task's state cannot be determined.
     #[error("entry {seq} is missing in the journal of task {task}, or cannot be read")]
     NoSuchEntry { task: String, seq: i64 },
+    /// A step of another machine does not fit the conversation in this ledger.
+    #[error("entry {seq} of task {task} does not fit the conversation in this ledger")]
+    Diverged { task: String, seq: i64 },
     #[error("no goal {0:?}")]
     NoSuchGoal(String),
     #[error("goal {0:?} already exists")]

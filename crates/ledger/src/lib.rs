@@ -99,7 +99,8 @@ pub use sessions::{
 };
 pub use tasks::{
     AppendOutcome, AppendedMessage, Budget, GoalRecord, GoalState, GoalUpdate, JournalEntry, Lease,
-    LoadedTask, Snapshot, Spending, TaskChange, TaskFilter, TaskRecord,
+    LoadedTask, LogContent, LogError, LogLease, LogRecord, LoggedTask, Snapshot, Spending,
+    TaskBase, TaskChange, TaskFilter, TaskLog, TaskRecord, TaskStep,
 };
 pub use threads::{
     Channel, Encoded, MAX_STATE_BYTES, MAX_WRITES_BYTES, ThreadFilter, ThreadKey, ThreadPage,

@@ -7,6 +7,7 @@ use takeback_undo::{FollowUp, Opened};
 
 use crate::approval::ApprovalMode;
 use crate::model::{Client, Provider, ToolSpec};
+use crate::shared::SharedJournal;
 use crate::state::SUBAGENT;
 use crate::tools::Tools;
 
@@ -40,6 +41,8 @@ pub struct Agent {
     /// The function that starts follow-up work, such as pruning, which runs while no user is
     /// waiting. It receives the id of the session.
     pub on_follow_up: OnFollowUp,
+    /// The journal that the machines of a fleet share. Without one, tasks stay on this machine.
+    pub shared: Option<Arc<SharedJournal>>,
 }
 
 impl Agent {

@@ -223,6 +223,7 @@ impl Task {
             return Protected::default();
         }
         let (handled, events) = self.report(event, self.turn_number());
+        self.note_tree(handled.tree.map(|tree| tree.to_string()));
         let lost: Vec<String> = handled
             .unprotected
             .iter()
@@ -241,6 +242,13 @@ impl Task {
         Protected { tree: handled.tree.map(|tree| tree.to_string()), refusal: None, events }
     }
 
+    /// Remembers the state of the workspace for the journal that machines share.
+    fn note_tree(&self, tree: Option<String>) {
+        if let (Some(shared), Some(tree)) = (&self.agent.shared, tree) {
+            shared.note_tree(&self.directory, tree);
+        }
+    }
+
     /// Reports the end of a call, and records its result.
     pub(crate) fn finish_call(
         &mut self,
@@ -254,6 +262,11 @@ impl Task {
             let outcome = Some(if output.is_error { "error" } else { "ok" }.to_owned());
             let event = ReportedEvent::AfterTool { call: reported, outcome };
             (_, events) = self.report(event, self.turn_number());
+            let tree = events.iter().find_map(|event| match event {
+                Event::Call { call, .. } => call.tree_after.clone(),
+                _ => None,
+            });
+            self.note_tree(tree);
         }
         self.end_reported_call(call, output, events, front)
     }

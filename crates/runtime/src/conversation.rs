@@ -33,17 +33,18 @@ pub(crate) struct Conversation {
 
 impl Conversation {
     /// Reads the messages again if another process, such as a rollback, has changed the
-    /// conversation.
-    pub(crate) fn refresh(&mut self, ledger: &Ledger, session: &str) -> Result<(), LedgerError> {
+    /// conversation. Returns true if it had been read before, so that there was a change.
+    pub(crate) fn refresh(&mut self, ledger: &Ledger, session: &str) -> Result<bool, LedgerError> {
         let mark = ledger.conversation_mark(session)?;
         let is_current =
             |known: ConversationMark| (known.last_seq, known.moves) == (mark.last_seq, mark.moves);
-        if !self.mark.is_some_and(is_current) {
+        let is_changed = self.mark.is_some_and(|known| !is_current(known));
+        if is_changed || self.mark.is_none() {
             self.messages = ledger.messages(session, MessageFilter::Current)?;
             self.prefix = RefCell::default();
             self.mark = Some(mark);
         }
-        Ok(())
+        Ok(is_changed)
     }
 
     /// Adds a message that this process has just written.

@@ -100,6 +100,8 @@ pub enum Entry {
     TurnEnded { outcome: TurnOutcome },
     /// A rollback took the open turn back.
     TakenBack,
+    /// Another machine, with this name, made the steps before this entry.
+    Adopted { from: String },
 }
 
 /// The tokens and the cost of an attempt, as far as they are known.

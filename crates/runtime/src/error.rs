@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use takeback_ledger::{LedgerError, OpenError};
+use takeback_ledger::{ImportError, LedgerError, LogError, OpenError};
+use takeback_undo::history::TakeError;
 
 use crate::entry::EntryError;
 
@@ -16,6 +17,24 @@ pub enum TaskError {
     Live(String),
     #[error("another process has taken over this task")]
     Fenced,
+    /// The steps that the other machine does not know are kept in the session `kept`.
+    #[error("machine {machine} has taken over this task")]
+    TakenOver { machine: String, kept: Option<String> },
+    /// The last step is in this machine's ledger, but not in the journal that machines share.
+    #[error("the turn stopped, because the fleet's journal cannot be reached")]
+    Away(#[source] LogError),
+    #[error("the last steps of this task were made on machine {machine}")]
+    Elsewhere { machine: String },
+    #[error("the files in {directory} are not those that the task was working on")]
+    OtherFiles { directory: PathBuf, expected: Option<String> },
+    #[error("this machine's tasks are not shared with a fleet")]
+    NotShared,
+    #[error(transparent)]
+    Log(LogError),
+    #[error(transparent)]
+    Import(#[from] ImportError),
+    #[error(transparent)]
+    Checkpoint(#[from] TakeError),
     #[error("session {0} was not made by takeback chat")]
     Foreign(String),
     #[error("cannot use the directory {path}")]

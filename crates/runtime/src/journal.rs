@@ -3,13 +3,16 @@
 use std::sync::Arc;
 
 use takeback_ledger::{
-    AppendedMessage, GoalRecord, Lease, Ledger, LedgerError, OpenError, TaskChange, Time,
+    AppendedMessage, GoalRecord, Lease, Ledger, LedgerError, LogContent, OpenError, TaskChange,
+    TaskStep, Time,
 };
 use takeback_undo::Opened;
 
+use crate::adopt::set_aside;
 use crate::entry::Entry;
 use crate::error::TaskError;
 use crate::fault;
+use crate::shared::SharedTask;
 use crate::state::State;
 
 /// The number of entries after which the state is stored, so that loading a long task stays fast.
@@ -29,6 +32,8 @@ pub(crate) struct Journal {
     last_seq: i64,
     /// The number of the last entry that the stored state includes.
     snapshot_seq: i64,
+    /// The task in the journal that several machines share.
+    shared: Option<SharedTask>,
 }
 
 /// The result of an append.
@@ -49,7 +54,24 @@ impl Journal {
         last_seq: i64,
         snapshot_seq: i64,
     ) -> Journal {
-        Journal { opened, ledger: Some(ledger), lease, last_seq, snapshot_seq }
+        Journal { opened, ledger: Some(ledger), lease, last_seq, snapshot_seq, shared: None }
+    }
+
+    /// Shares the journal with other machines from now on. Begins with the whole task.
+    pub(crate) fn share(&mut self, mut shared: SharedTask, state: &State) -> Result<(), TaskError> {
+        shared.write_base(self.ledger()?, state)?;
+        self.shared = Some(shared);
+        Ok(())
+    }
+
+    /// Writes the whole task into the shared journal, if there is one, because another process has
+    /// changed the conversation.
+    pub(crate) fn share_again(&mut self, state: &State) -> Result<(), TaskError> {
+        self.ledger()?;
+        match (&mut self.shared, &self.ledger) {
+            (Some(shared), Some(ledger)) => shared.write_base(ledger, state),
+            _ => Ok(()),
+        }
     }
 
     /// Returns the id of the task.
@@ -93,6 +115,12 @@ impl Journal {
             error => TaskError::Ledger(error),
         })?;
         fault::pass_point();
+        if let Some(shared) = &mut self.shared {
+            let step = TaskStep::new(change, &outcome, now);
+            shared
+                .write(LogContent::Step(Box::new(step)))
+                .map_err(|error| keep_own_steps(error, ledger, lease, now))?;
+        }
         self.last_seq += entries.len() as i64;
         let is_stopping = outcome.previous_state == STOPPING;
         Ok(Appended { entries, messages: outcome.messages, goal: outcome.goal, is_stopping })
@@ -117,5 +145,22 @@ impl Journal {
         if let Some(ledger) = self.ledger.take() {
             self.opened.keep_ledger(ledger);
         }
+    }
+}
+
+/// If another machine has taken over the task, keeps the steps that it does not know as a session of
+/// their own.
+fn keep_own_steps(
+    error: TaskError,
+    ledger: &mut Ledger,
+    lease: &mut Lease,
+    now: Time,
+) -> TaskError {
+    match error {
+        TaskError::TakenOver { machine, .. } => {
+            let kept = set_aside(ledger, lease, now).ok();
+            TaskError::TakenOver { machine, kept }
+        }
+        error => error,
     }
 }

@@ -38,6 +38,7 @@
 //!
 //! `crates/cli/examples/durable_agent.rs` contains the whole program.
 
+mod adopt;
 mod agent;
 mod append;
 pub mod approval;
@@ -64,6 +65,7 @@ pub mod recovery;
 mod request;
 pub mod settings;
 mod settle;
+mod shared;
 pub mod state;
 mod summary;
 mod task;
@@ -71,6 +73,7 @@ mod task_list;
 pub mod tools;
 mod working;
 
+pub use adopt::{AdoptOptions, AdoptedTask, adopt_task, list_shared_tasks};
 pub use agent::{AGENT, Agent, OnFollowUp};
 pub use cancel::Cancel;
 pub use error::TaskError;
@@ -78,6 +81,7 @@ pub use front_end::{Answer, FrontEnd, Question, TurnEvent, TurnOutcome};
 pub use goal::GoalReport;
 pub use goal_list::{PROCESS_ENDED, list_goals, list_interrupted_goals};
 pub use open::{NewSession, adopt_session};
+pub use shared::SharedJournal;
 pub use task::{Pause, Task};
 pub use task_list::{CancelledTask, TaskView, cancel_task, list_open_tasks, list_tasks};
 pub use working::find_working_sessions;

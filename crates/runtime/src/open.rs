@@ -1,13 +1,13 @@
 //! Beginning a task, and continuing one that another process began.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::json;
 use takeback_base::paths::canonicalize;
 use takeback_ledger::{
-    Event, Ledger, LedgerError, LoadedTask, ParentKind, SessionRecord, SessionSettings, TaskFilter,
-    TaskRecord,
+    AppendedMessage, Event, Ledger, LedgerError, LoadedTask, ParentKind, SessionRecord,
+    SessionSettings, TaskChange, TaskFilter, TaskRecord,
 };
 
 use crate::agent::{AGENT, Agent};
@@ -18,6 +18,7 @@ use crate::entry::Entry;
 use crate::error::TaskError;
 use crate::goal_list::pause_goals_of;
 use crate::journal::Journal;
+use crate::shared::SharedTask;
 use crate::state::State;
 use crate::task::Task;
 
@@ -115,27 +116,44 @@ impl Task {
 
     /// Takes the lease of a task, and computes its state from its journal.
     fn load(agent: Arc<Agent>, mut ledger: Ledger, id: &str) -> Result<Task, TaskError> {
-        let lease = ledger.take_lease(id, agent.opened.now()).map_err(|error| match error {
+        let mut lease = ledger.take_lease(id, agent.opened.now()).map_err(|error| match error {
             LedgerError::TaskRunning(task) => TaskError::Live(task),
             error => TaskError::Ledger(error),
         })?;
         pause_goals_of(&mut ledger, id, agent.opened.now())?;
+        let record = ledger.task(id)?;
+        let session = ledger.session(&record.session)?;
+        let directory = PathBuf::from(session.workspace.clone().unwrap_or_default());
+        let cancel = Cancel::default();
+        // A subagent's steps stay on this machine.
+        let shared = match agent.shared.as_ref().filter(|_| record.parent.is_none()) {
+            Some(shared) => {
+                let place = (directory.clone(), cancel.clone());
+                Some(SharedTask::take(shared, &mut ledger, &mut lease, place)?)
+            }
+            None => None,
+        };
+        if let Some(adopted) = shared.as_ref().and_then(SharedTask::adoption) {
+            let build = |_: &[AppendedMessage]| vec![adopted.to_json()];
+            ledger.append_journal(&lease, &TaskChange::default(), build, agent.opened.now())?;
+        }
         let loaded = ledger.load_task(id)?;
         let (state, snapshot_seq) = fold(&loaded)?;
-        let session = ledger.session(&loaded.task.session)?;
-        let directory = session.workspace.clone().unwrap_or_default();
         let last_seq = loaded.task.last_seq;
         let depth = count_ancestors(&ledger, &loaded.task)?;
-        let journal = Journal::new(agent.opened.clone(), ledger, lease, last_seq, snapshot_seq);
+        let mut journal = Journal::new(agent.opened.clone(), ledger, lease, last_seq, snapshot_seq);
+        if let Some(shared) = shared {
+            journal.share(shared, &state)?;
+        }
         let mut task = Task {
             agent,
             journal,
             session,
-            directory: directory.into(),
+            directory,
             depth,
             state,
             conversation: Conversation::default(),
-            cancel: Cancel::default(),
+            cancel,
             goal: None,
             prepared: None,
             ended: None,
@@ -192,7 +210,7 @@ pub fn adopt_session(agent: &Agent, session: &str, new: &NewSession) -> Result<(
     Ok(ledger.update_session(session, &settings)?)
 }
 
-fn find_directory(directory: &Path) -> Result<std::path::PathBuf, TaskError> {
+fn find_directory(directory: &Path) -> Result<PathBuf, TaskError> {
     canonicalize(directory)
         .map_err(|source| TaskError::Directory { path: directory.to_owned(), source })
 }

@@ -30,6 +30,10 @@ const MAX_UNUSABLE_REPLIES: u32 = 5;
 /// The name of the tool that lets a subagent work on a task of its own.
 pub const SUBAGENT: &str = "subagent";
 
+/// The text that the model reads if a subagent was working on another machine.
+const SUBAGENT_LOST: &str = "The subagent was working on another machine, which was lost. It is \
+    unknown how much of the work it did. Check before you repeat it.";
+
 /// The state of a task.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -128,6 +132,7 @@ impl State {
                 self.last_outcome = Some(outcome.clone());
             }
             Entry::TakenBack => self.turn = None,
+            Entry::Adopted { .. } => self.adopt(),
             Entry::Returned { session } => {
                 self.session = Some(session.clone());
                 self.cleared = 0;
@@ -201,6 +206,22 @@ impl State {
         let calls = self.turn.iter_mut().flat_map(|turn| &mut turn.calls);
         for state in calls.filter(|state| state.progress != CallProgress::Ended) {
             state.progress = CallProgress::Refused(reason.to_owned());
+        }
+    }
+
+    /// Continues the steps of another machine. The files here have other times, so the model has to
+    /// read them again. A call that was running there may have had effects that the files here do
+    /// not show, so it is not repeated.
+    fn adopt(&mut self) {
+        self.known_files.clear();
+        for state in self.turn.iter_mut().flat_map(|turn| &mut turn.calls) {
+            match &mut state.progress {
+                CallProgress::Started(start) if !start.reads => start.has_effects = true,
+                CallProgress::Spawned { .. } => {
+                    state.progress = CallProgress::Refused(SUBAGENT_LOST.to_owned());
+                }
+                _ => {}
+            }
         }
     }
 

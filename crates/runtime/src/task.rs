@@ -202,7 +202,9 @@ impl Task {
     /// Detects changes that another process, such as a rollback, has made to the conversation.
     pub(crate) fn refresh(&mut self) -> Result<(), TaskError> {
         self.return_to_old_session()?;
-        self.conversation.refresh(self.journal.ledger()?, &self.session.id)?;
+        if self.conversation.refresh(self.journal.ledger()?, &self.session.id)? {
+            self.journal.share_again(&self.state)?;
+        }
         let prompt = self.state.turn.as_ref().map(|turn| turn.prompt);
         let is_there = |seq| self.conversation.messages.iter().any(|message| message.seq == seq);
         if prompt.is_some_and(|prompt| !is_there(prompt)) {

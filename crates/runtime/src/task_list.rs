@@ -6,11 +6,13 @@ use serde::Serialize;
 use takeback_ledger::{Event, Ledger, LedgerError, TaskChange, TaskFilter, TaskRecord, Time};
 use takeback_undo::Opened;
 
+use crate::cancel::Cancel;
 use crate::entry::Entry;
 use crate::error::TaskError;
 use crate::front_end::TurnOutcome;
 use crate::journal::{Journal, STOPPING};
 use crate::open::fold;
+use crate::shared::{SharedJournal, SharedTask};
 
 /// A task, as it appears in the list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -70,10 +72,14 @@ fn view_task(is_running: bool, task: TaskRecord) -> TaskView {
     TaskView { id, session, state, kind, parent, workspace, updated_at }
 }
 
-/// Stops a task. Everything that it has done is kept.
-pub fn cancel_task(opened: &Arc<Opened>, id: &str) -> Result<CancelledTask, TaskError> {
+/// Stops a task. Everything that it has done is kept. In a fleet, `shared` is the journal that its machines share.
+pub fn cancel_task(
+    opened: &Arc<Opened>,
+    shared: Option<&Arc<SharedJournal>>,
+    id: &str,
+) -> Result<CancelledTask, TaskError> {
     let mut ledger = opened.durable_ledger()?;
-    let lease = match ledger.take_lease(id, opened.now()) {
+    let mut lease = match ledger.take_lease(id, opened.now()) {
         Ok(lease) => lease,
         Err(LedgerError::TaskRunning(_)) => {
             ledger.set_task_state(id, STOPPING, opened.now())?;
@@ -86,9 +92,20 @@ pub fn cancel_task(opened: &Arc<Opened>, id: &str) -> Result<CancelledTask, Task
     if state.turn.is_none() {
         return Ok(CancelledTask::Idle);
     }
+    let shared = match shared.filter(|_| loaded.task.parent.is_none()) {
+        Some(shared) => {
+            let directory = loaded.task.workspace.clone().unwrap_or_default();
+            let place = (directory.into(), Cancel::default());
+            Some(SharedTask::take(shared, &mut ledger, &mut lease, place)?)
+        }
+        None => None,
+    };
     let events = [Event::TurnEnd { session: loaded.task.session }];
     let last_seq = loaded.task.last_seq;
     let mut journal = Journal::new(opened.clone(), ledger, lease, last_seq, snapshot_seq);
+    if let Some(shared) = shared {
+        journal.share(shared, &state)?;
+    }
     let change = TaskChange { events: &events, state: Some("idle"), ..TaskChange::default() };
     let ended = Entry::TurnEnded { outcome: TurnOutcome::Cancelled };
     journal.append(&change, |_| vec![ended], opened.now())?;

@@ -13,6 +13,7 @@ use takeback_runtime::list_goals;
 use self::view::{print_goal, show_goal, view_goal, view_with_checkpoints};
 use super::chat::{self, AgentArguments, Conversation};
 use crate::background;
+use crate::commands::chat::shared_journal;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{self, Cell, Column, Table};
@@ -336,7 +337,8 @@ fn change(
     // stopped.
     let works_on_it = is_running && goal.state == GoalState::Active;
     if works_on_it || (!is_running && state == GoalState::Cancelled) {
-        takeback_runtime::cancel_task(context.opened_arc()?, &goal.task)?;
+        let shared = shared_journal(context)?;
+        takeback_runtime::cancel_task(context.opened_arc()?, shared.as_ref(), &goal.task)?;
     }
     show_goal(&changed, context)
 }

@@ -16,6 +16,7 @@ mod explain;
 #[cfg(not(fuzzing))]
 mod export;
 pub(crate) mod fleet;
+mod fleet_tasks;
 pub(crate) mod fork;
 pub(crate) mod goal;
 pub(crate) mod hook;

@@ -21,6 +21,7 @@ use takeback_web::{
 
 use self::agent::ServedAgent;
 use super::doctor;
+use super::fleet::ResidentShipper;
 use super::rpc::{Stamp, read_stamp};
 use crate::context::Context;
 use crate::failure::Failure;
@@ -88,6 +89,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
             .hint("choose another port with --port, or omit the option to get a free one")
     })?;
     let link = server.link();
+    let _shipper = ResidentShipper::start(context);
     stop_on_signals(server.stopper())?;
     if context.globals.json {
         // This prints only one line, as without --json, because the server keeps running.

@@ -5,9 +5,10 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use takeback_ledger::{TaskFilter, TaskRecord};
-use takeback_runtime::{CancelledTask, TaskView, cancel_task, list_tasks};
+use takeback_runtime::{AdoptOptions, CancelledTask, TaskView, cancel_task, list_tasks};
 
 use super::chat::{self, AgentArguments, Conversation};
+use super::fleet_tasks;
 use super::open_tasks::{find_open_goals, find_open_tasks};
 use crate::context::Context;
 use crate::failure::Failure;
@@ -23,13 +24,18 @@ Examples:
   takeback tasks                 the tasks that are not over
   takeback tasks --all           also those whose last turn is over
   takeback tasks resume 3f2a     continue an interrupted turn
-  takeback tasks cancel 3f2a     end it instead; the work that was done is kept")]
+  takeback tasks cancel 3f2a     end it instead; the work that was done is kept
+  takeback tasks --fleet         the tasks of all machines, if `chat.journal` is `fleet`
+  takeback tasks resume 3f2a     also continues a task whose machine is gone")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     action: Option<Action>,
     /// Also list tasks whose last turn is over
     #[arg(long)]
     all: bool,
+    /// List the tasks of all machines of the fleet
+    #[arg(long)]
+    fleet: bool,
 }
 
 #[derive(Subcommand)]
@@ -39,12 +45,21 @@ enum Action {
         /// Also list tasks whose last turn is over
         #[arg(long)]
         all: bool,
+        /// List the tasks of all machines of the fleet
+        #[arg(long)]
+        fleet: bool,
     },
     /// Continue an interrupted turn
     Resume {
         /// The task: its id, or the beginning of its id
         #[arg(value_name = "ID")]
         id: String,
+        /// Continue another machine's task in the current directory, or in that of -C
+        #[arg(long)]
+        here: bool,
+        /// Continue another machine's task even if the files are not those of its last checkpoint
+        #[arg(long)]
+        accept_files: bool,
         #[command(flatten)]
         agent: AgentArguments,
     },
@@ -58,9 +73,19 @@ enum Action {
 
 pub(crate) fn run(arguments: Arguments, context: &Context) -> Result<ExitCode, Failure> {
     match arguments.action {
+        None if arguments.fleet => fleet_tasks::list(arguments.all, context),
         None => list(arguments.all, context),
-        Some(Action::List { all }) => list(all || arguments.all, context),
-        Some(Action::Resume { id, agent }) => resume(&id, agent, context),
+        Some(Action::List { all, fleet }) if fleet || arguments.fleet => {
+            fleet_tasks::list(all || arguments.all, context)
+        }
+        Some(Action::List { all, .. }) => list(all || arguments.all, context),
+        Some(Action::Resume { id, here, accept_files, agent }) => {
+            let options = AdoptOptions {
+                directory: here.then_some(context.directory.as_path()),
+                accepts_files: accept_files,
+            };
+            resume(&id, options, agent, context)
+        }
         Some(Action::Cancel { id }) => cancel(&id, context),
     }
 }
@@ -96,8 +121,20 @@ fn list(all: bool, context: &Context) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn resume(id: &str, agent: AgentArguments, context: &Context) -> Result<ExitCode, Failure> {
-    let task = find_task(id, context)?;
+fn resume(
+    typed: &str,
+    options: AdoptOptions<'_>,
+    agent: AgentArguments,
+    context: &Context,
+) -> Result<ExitCode, Failure> {
+    let (id, adopting) = match chat::shares_tasks(context)? {
+        true => {
+            let mut conversation = Conversation::new(agent.clone(), context)?;
+            (fleet_tasks::adopt(typed, options, &mut conversation)?, Some(conversation))
+        }
+        false => (typed.to_owned(), None),
+    };
+    let task = find_task(&id, context)?;
     let id = &task.id;
     if let Some(parent) = &task.parent {
         return Err(Failure::new(format!("task {id} is a subagent of task {parent}"))
@@ -109,7 +146,10 @@ fn resume(id: &str, agent: AgentArguments, context: &Context) -> Result<ExitCode
         return Err(Failure::new(format!("task {id} works on a goal"))
             .hint(format!("`takeback goal resume {}` continues it", open.goal.id)));
     }
-    let mut conversation = Conversation::new(agent, context)?;
+    let mut conversation = match adopting {
+        Some(conversation) => conversation,
+        None => Conversation::new(agent, context)?,
+    };
     conversation.resume_task(id)?;
     if !conversation.is_interrupted() {
         let session = &task.session;
@@ -129,7 +169,8 @@ fn find_task(typed: &str, context: &Context) -> Result<TaskRecord, Failure> {
 fn cancel(id: &str, context: &Context) -> Result<ExitCode, Failure> {
     let TaskRecord { id, session, .. } = find_task(id, context)?;
     context.close_ledger();
-    let outcome = cancel_task(context.opened_arc()?, &id)?;
+    let shared = chat::shared_journal(context)?;
+    let outcome = cancel_task(context.opened_arc()?, shared.as_ref(), &id)?;
     let state = match outcome {
         CancelledTask::Stopping => "stopping",
         CancelledTask::Ended => "idle",

@@ -2,8 +2,12 @@
 
 use std::fs;
 
+use serde_json::json;
+
 use crate::agent::{Agent, configure, eventually};
 use crate::fleet_server::Server;
+use crate::rpc_client::Client;
+use crate::scripted_model::{StuckModel, chat, chat_output, text_of, use_model, writer};
 use crate::session::{Session, said};
 
 /// Creates a machine whose settings name the server.
@@ -154,4 +158,84 @@ fn mistakes_in_the_settings_are_explained() {
         let output = session.output(&["fleet", "status"]);
         assert!(said(&output).contains(expected), "{setting}: {}", said(&output));
     }
+}
+
+#[test]
+fn rpc_ships_while_it_runs() {
+    let Some(server) = Server::start() else { return };
+    let session = machine(&server, "first");
+    create_fleet(&session);
+    let mut client = Client::new(&session);
+    for prompt in ["one", "two"] {
+        // The turn does not end, so no other process is started.
+        client.call("turn.start", json!({ "agent": "mine", "session": "s1", "prompt": prompt }));
+        let expected = if prompt == "one" { "1" } else { "2" };
+        eventually("the prompt is shipped", || {
+            server.query("SELECT count(*) FROM takeback.messages") == expected
+        });
+    }
+    assert!(client.end().success());
+}
+
+/// Creates a machine whose chats use the model, and whose tasks are shared.
+fn sharing_machine(
+    server: &Server,
+    model: &StuckModel,
+    name: &str,
+    key: Option<&str>,
+) -> (Session, String) {
+    let session = Session::new();
+    use_model(&session, &model.server, "journal = \"fleet\"");
+    let file = session.base().join(".takeback/config.toml");
+    let fleet = format!(
+        "\n[fleet]\npostgres = \"{}\"\nname = \"{name}\"\nlease_seconds = 1\n",
+        server.address()
+    );
+    fs::write(&file, fs::read_to_string(&file).unwrap() + &fleet).unwrap();
+    let mut init = session.command(&["fleet", "init", "--json"]);
+    let output = init.envs(key.map(|key| ("TAKEBACK_FLEET_KEY", key))).output().unwrap();
+    let joined: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let key = joined["key"].as_str().or(key).unwrap().to_owned();
+    (session, key)
+}
+
+#[test]
+fn a_task_whose_machine_is_gone_continues_on_another() {
+    let Some(server) = Server::start() else { return };
+    let model = StuckModel::start(writer, |request| request.last_result().is_some());
+    let first = Session::new();
+    use_model(&first, &model.server, "journal = \"fleet\"");
+    let alone = text_of(&chat(&first, &["chat", "-p", "hi"]).output().unwrap());
+    assert!(alone.contains("no fleet is configured"), "{alone}");
+
+    let (first, key) = sharing_machine(&server, &model, "first", None);
+    let (second, _) = sharing_machine(&server, &model, "second", Some(&key));
+    model.kill_when_stuck(&first, &["chat", "-p", "write"]);
+    model.release();
+
+    let tasks = || second.json(&["tasks", "--fleet"])["tasks"].as_array().unwrap().clone();
+    eventually("the lease ends", || tasks()[0]["state"] == "interrupted");
+    let task = tasks()[0].clone();
+    assert_eq!((&task["machine"], &task["is_this"]), (&"first".into(), &false.into()));
+    let id = task["id"].as_str().unwrap();
+    let resume = ["tasks", "resume", id, "--here"];
+    let refused = text_of(&chat(&second, &resume).output().unwrap());
+    assert!(refused.contains("are not those that the task was working on"), "{refused}");
+    assert!(refused.contains("--accept-files"), "{refused}");
+    fs::copy(first.project().join("note.txt"), second.project().join("note.txt")).unwrap();
+    let output = chat(&second, &resume).output().unwrap();
+    let said = text_of(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("Continuing the task of machine first."), "{said}");
+    assert!(said.contains("I wrote the **note**."), "{said}");
+    assert!(tasks().is_empty(), "it is over");
+
+    // The first machine continues the conversation from there.
+    let session = task["session"].as_str().unwrap();
+    let elsewhere =
+        text_of(&chat(&first, &["chat", "--resume", session, "-p", "hi"]).output().unwrap());
+    assert!(elsewhere.contains("were made on machine second"), "{elsewhere}");
+    let over = text_of(&chat(&first, &["tasks", "resume", id]).output().unwrap());
+    assert!(over.contains("is over"), "{over}");
+    assert!(chat_output(&first, &["chat", "--resume", session, "-p", "hi"]).contains("Hello."));
 }

@@ -41,7 +41,7 @@ fn an_older_and_a_newer_schema_are_refused() {
         }
     }
     assert_eq!(machine.waiting(), 3);
-    server.query("UPDATE takeback.fleet SET schema = 1");
+    server.query("UPDATE takeback.fleet SET schema = 2");
     machine.sync().unwrap();
     assert_eq!(machine.waiting(), 0);
 }

@@ -59,7 +59,7 @@ fn another_fleet_in_the_database_is_noticed() {
     assert!(matches!(first.join(&JoinOptions::default()), Err(FleetError::OtherFleet { .. })));
     let stranger = Machine::new("stranger", &server.address());
     assert!(matches!(stranger.fleet().machines(), Err(FleetError::NotJoined { .. })));
-    let identity = fs::metadata(first.home.path().join("fleet/key")).unwrap();
+    let identity = fs::metadata(first.home().join("fleet/key")).unwrap();
     assert_eq!(std::os::unix::fs::PermissionsExt::mode(&identity.permissions()) & 0o777, 0o600);
 }
 

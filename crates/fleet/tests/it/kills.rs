@@ -30,7 +30,7 @@ fn everything_arrives_exactly_once_although_shippers_are_killed() {
     let (mut machine, _) = Machine::first(&server.address());
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(["--exact", "kills::a_killed_shipper_ships", "--test-threads=1"]);
-    child.env("SHIPPER_HOME", machine.home.path()).env("SHIPPER_ADDRESS", server.address());
+    child.env("SHIPPER_HOME", machine.home()).env("SHIPPER_ADDRESS", server.address());
     child.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     for round in 0..15_u64 {
         let mut shipper = child.spawn().unwrap();

@@ -14,7 +14,8 @@ use crate::server::Server;
 
 /// A machine with its own ledger.
 pub(crate) struct Machine {
-    pub(crate) home: tempfile::TempDir,
+    /// The home; `None` if another process has created it.
+    pub(crate) home: Option<tempfile::TempDir>,
     pub(crate) ledger: Ledger,
     pub(crate) settings: FleetSettings,
 }
@@ -30,7 +31,7 @@ impl Machine {
             postgres: Some(address.into()),
             ..FleetSettings::default()
         };
-        Machine { home, ledger, settings }
+        Machine { home: Some(home), ledger, settings }
     }
 
     /// Creates a machine and the fleet that it belongs to. Returns the fleet's key as well.
@@ -40,12 +41,16 @@ impl Machine {
         (machine, joined.new_key.unwrap())
     }
 
+    pub(crate) fn home(&self) -> &Path {
+        self.home.as_ref().unwrap().path()
+    }
+
     pub(crate) fn path(&self) -> PathBuf {
-        self.home.path().join("state.db")
+        self.home().join("state.db")
     }
 
     pub(crate) fn fleet(&self) -> Fleet {
-        open_fleet(self.home.path(), &self.settings)
+        open_fleet(self.home(), &self.settings)
     }
 
     pub(crate) fn join(&mut self, options: &JoinOptions) -> Result<Joined, FleetError> {
@@ -101,6 +106,44 @@ impl Machine {
     }
 }
 
+/// Lists all messages of a ledger, complete, as [`shipped_records`] lists those of the fleet.
+pub(crate) fn ledger_records(ledger: &Ledger) -> Vec<String> {
+    let mut ids = ledger.session_ids(&[]).unwrap();
+    ids.sort();
+    let mut lines = Vec::new();
+    for id in ids {
+        for message in ledger.transcript(&id).unwrap().messages {
+            lines.push(format!("{id} {}", serde_json::to_string(&message).unwrap()));
+        }
+    }
+    lines
+}
+
+/// Lists all messages that the fleet's database has from a machine, complete.
+pub(crate) fn shipped_records(server: &Server, machine: &str) -> Vec<String> {
+    let rows = server.query(&format!(
+        "SELECT s.id, encode(m.record, 'hex')
+         FROM takeback.messages m JOIN takeback.sessions s ON s.key = m.session
+         JOIN takeback.machines h ON h.key = s.machine WHERE h.name = '{machine}'
+         ORDER BY s.id COLLATE \"C\", m.seq",
+    ));
+    let decode = |row: &str| {
+        let (id, record) = row.split_once('|').unwrap();
+        format!("{id} {}", serde_json::to_string(&decode_record(record)).unwrap())
+    };
+    rows.lines().map(decode).collect()
+}
+
+fn decode_record(record: &str) -> MessageRecord {
+    let record = takeback_base::hex::decode(record).unwrap();
+    let mut json = Vec::new();
+    match record.split_first().unwrap() {
+        (0, plain) => json.extend(plain),
+        (_, compressed) => drop(ZlibDecoder::new(compressed).read_to_end(&mut json).unwrap()),
+    }
+    serde_json::from_slice(&json).unwrap()
+}
+
 /// Lists the messages in the fleet's database, decoding their records without the crate's own code.
 pub(crate) fn shipped_messages(server: &Server) -> String {
     let rows = server.query(
@@ -110,13 +153,7 @@ pub(crate) fn shipped_messages(server: &Server) -> String {
     );
     let decode = |row: &str| {
         let (columns, record) = row.rsplit_once('|').unwrap();
-        let record = takeback_base::hex::decode(record).unwrap();
-        let mut json = Vec::new();
-        match record.split_first().unwrap() {
-            (0, plain) => json.extend(plain),
-            (_, compressed) => drop(ZlibDecoder::new(compressed).read_to_end(&mut json).unwrap()),
-        }
-        let message: MessageRecord = serde_json::from_slice(&json).unwrap();
+        let message = decode_record(record);
         format!("{columns}|{}", message.content.unwrap().as_str().unwrap())
     };
     rows.lines().map(decode).collect::<Vec<_>>().join("\n")

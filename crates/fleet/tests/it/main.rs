@@ -2,12 +2,19 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
+mod bench;
+mod chaos;
+mod contract;
 mod faults;
 mod join;
 mod kills;
 mod machine;
+mod proxy;
 mod reading;
 mod s3;
 mod s3_server;
 mod server;
 mod sync;
+mod tasks;
+mod tls;
+mod worker;

@@ -19,12 +19,22 @@ pub(crate) struct Server {
     programs: PathBuf,
     port: u16,
     process: Option<Child>,
+    options: &'static [&'static str],
 }
 
 impl Server {
     /// Starts a server. If PostgreSQL is not installed, says so and returns `None`: the test is
     /// skipped.
     pub(crate) fn start() -> Option<Server> {
+        Server::start_with(&["-c", "fsync=off", "-c", "shared_buffers=16MB"])
+    }
+
+    /// Starts a server that syncs its commits, with memory as on a small machine.
+    pub(crate) fn start_durable() -> Option<Server> {
+        Server::start_with(&["-c", "shared_buffers=512MB", "-c", "max_wal_size=4GB"])
+    }
+
+    fn start_with(options: &'static [&'static str]) -> Option<Server> {
         let Some(programs) = find_programs() else {
             let _ = writeln!(std::io::stderr(), "skipped: PostgreSQL is not installed");
             return None;
@@ -42,7 +52,7 @@ impl Server {
         }
         // After the listener is closed, its port stays free for a while.
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut server = Server { directory, programs, port, process: None };
+        let mut server = Server { directory, programs, port, process: None, options };
         server.create_cluster();
         server.resume();
         server
@@ -82,7 +92,7 @@ impl Server {
         let mut command = self.program("postgres");
         command.arg("-D").arg(self.path("data")).arg("-k").arg(self.path("run"));
         command.args(["-p", &self.port.to_string(), "-c", "listen_addresses=127.0.0.1"]);
-        command.args(["-c", "fsync=off", "-c", "max_connections=20", "-c", "shared_buffers=16MB"]);
+        command.args(["-c", "max_connections=60"]).args(self.options);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command.spawn().unwrap()
     }
@@ -99,6 +109,33 @@ impl Server {
         let id = rustix::process::Pid::from_child(&process);
         let _ = rustix::process::kill_process(id, signal);
         let _ = process.wait();
+    }
+
+    /// Lets the server encrypt connections over TCP with this certificate and key, from now on.
+    pub(crate) fn encrypt(&mut self, certificate: &str, key: &str) {
+        for (name, content) in [("server.crt", certificate), ("server.key", key)] {
+            let path = self.path("data").join(name);
+            fs::write(&path, content).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+            if rustix::process::geteuid().is_root() {
+                chown(&path, Some(NOBODY), Some(NOBODY)).unwrap();
+            }
+        }
+        self.psql("postgres", "ALTER SYSTEM SET ssl = on").unwrap();
+        self.psql("postgres", "SELECT pg_reload_conf()").unwrap();
+        // Each process of the server reads its configuration when it starts.
+        while self.psql("postgres", "SHOW ssl").unwrap() != "on" {}
+    }
+
+    /// Returns the port.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Returns the address over TCP by this host name, with encryption.
+    pub(crate) fn encrypted_address(&self, authority: &Path) -> String {
+        let address = self.tcp_address(PASSWORD, "fleet").replace("127.0.0.1", "localhost");
+        format!("{address}?sslmode=verify-full&sslrootcert={}", authority.display())
     }
 
     fn path(&self, name: &str) -> PathBuf {

@@ -129,9 +129,9 @@ fn a_copied_home_and_an_older_ledger_are_noticed_and_repaired() {
     machine.say("claude:a", "user", "one");
     machine.sync().unwrap();
     let mut copied = Machine::new("first", &server.address());
-    fs::create_dir(copied.home.path().join("fleet")).unwrap();
+    fs::create_dir(copied.home().join("fleet")).unwrap();
     for name in ["identity.json", "key"] {
-        let [from, to] = [&machine, &copied].map(|it| it.home.path().join("fleet").join(name));
+        let [from, to] = [&machine, &copied].map(|it| it.home().join("fleet").join(name));
         fs::copy(from, to).unwrap();
     }
     machine.ledger.copy_to(&copied.path()).unwrap();
@@ -158,4 +158,22 @@ fn a_copied_home_and_an_older_ledger_are_noticed_and_repaired() {
     machine.join(&options).unwrap();
     machine.sync().unwrap();
     assert_eq!(shipped_messages(&server), machine.messages());
+}
+
+#[test]
+fn each_row_is_shipped_once() {
+    let Some(server) = Server::start() else { return };
+    let mut machine = Machine::new("m", &server.address());
+    machine.say("claude:old", "user", "from before the fleet");
+    machine.join(&JoinOptions::default()).unwrap();
+    // A session, its message and its turn; the usage of an older session is marked, too.
+    let old = machine.sync().unwrap().rows;
+    assert!((3..=4).contains(&old), "{old}");
+    for number in 0..10 {
+        machine.say("claude:new", "user", &number.to_string());
+    }
+    let report = machine.sync().unwrap();
+    assert_eq!((report.rows, report.batches), (1 + 10 + 10, 1));
+    machine.say("claude:new", "assistant", "done");
+    assert_eq!(machine.sync().unwrap().rows, 2, "the session and its message");
 }

@@ -22,6 +22,8 @@ pub struct OutboxBatch {
     /// The ids of deleted sessions. If [`OutboxBatch::changes`] has a session with such an id, that
     /// session was created after the deletion.
     pub deleted: Vec<String>,
+    /// The ids of deleted tasks.
+    pub deleted_tasks: Vec<String>,
     /// The changed rows, in the order in which they last changed. Sessions come before their rows.
     pub changes: Vec<Change>,
 }
@@ -220,6 +222,10 @@ impl BatchReader<'_> {
     fn read_row(&mut self, mark: &Mark) -> Result<usize, LedgerError> {
         if let (Some(Kind::Deleted), Item::Text(id)) = (mark.kind, &mark.item) {
             self.batch.deleted.push(id.clone());
+            return Ok(id.len());
+        }
+        if let (Some(Kind::DeletedTask), Item::Text(id)) = (mark.kind, &mark.item) {
+            self.batch.deleted_tasks.push(id.clone());
             return Ok(id.len());
         }
         let Some(session) = self.id(mark.session)? else { return Ok(0) };

@@ -34,12 +34,14 @@ enum Kind {
     Effects = 5,
     /// The usage of all models in a session.
     Usage = 6,
+    /// A deleted task.
+    DeletedTask = 7,
 }
 
 impl Kind {
     fn from_number(number: i64) -> Option<Kind> {
-        use Kind::{Call, Deleted, Effects, Message, Session, Turn, Usage};
-        [Deleted, Session, Message, Turn, Call, Effects, Usage]
+        use Kind::{Call, Deleted, DeletedTask, Effects, Message, Session, Turn, Usage};
+        [Deleted, Session, Message, Turn, Call, Effects, Usage, DeletedTask]
             .into_iter()
             .find(|kind| *kind as i64 == number)
     }
@@ -94,6 +96,7 @@ impl Ledger {
             let count: i64 = connection.query_row(
                 "SELECT (SELECT count(*) FROM outbox) + (SELECT count(*) FROM messages
                      WHERE session > (SELECT marked FROM outbox_state)
+                       AND session <= (SELECT until FROM outbox_state)
                        AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.session = messages.session
                                        AND o.kind = ?1 AND o.item = messages.seq))",
                 [Kind::Message as i64],
@@ -156,7 +159,7 @@ impl Ledger {
         let has_enough = |connection: &Connection| -> rusqlite::Result<bool> {
             let mut statement = connection.prepare_cached(
                 "SELECT (SELECT count(*) FROM (SELECT 1 FROM outbox LIMIT ?1)) >= ?1
-                     OR (SELECT marked FROM outbox_state) >= (SELECT ifnull(max(key), 0) FROM sessions)",
+                     OR (SELECT marked >= until FROM outbox_state)",
             )?;
             statement.query_row([rows as i64], |row| row.get(0))
         };
@@ -167,16 +170,33 @@ impl Ledger {
     }
 }
 
+/// Marks everything in a session that has got another id: the fleet's database has its rows under
+/// the old one.
+pub(crate) fn mark_renamed(
+    transaction: &Transaction<'_>,
+    session: i64,
+    old_id: &str,
+) -> Result<(), LedgerError> {
+    if read_version(transaction)?.is_none() {
+        return Ok(());
+    }
+    transaction.execute("DELETE FROM outbox WHERE session = ?1", [session])?;
+    transaction.execute(
+        "INSERT OR IGNORE INTO outbox (kind, session, item) VALUES (?1, 0, ?2)",
+        params![Kind::Deleted as i64, old_id],
+    )?;
+    transaction.execute(
+        "INSERT INTO outbox (kind, session, item) VALUES (?1, ?2, 0)",
+        params![Kind::Session as i64, session],
+    )?;
+    Ok(triggers::mark_session(transaction, session).map(drop)?)
+}
+
 fn mark_slice(transaction: &Transaction<'_>) -> Result<(), LedgerError> {
     let marked: i64 =
         transaction.query_row("SELECT marked FROM outbox_state", [], |row| row.get(0))?;
     let last = triggers::mark_sessions(transaction, marked, MARKED_AT_ONCE)?;
-    // If the last session is deleted, a new session can get a key that is not higher than this one.
-    // That does no harm, because the triggers mark every new session.
-    transaction.execute(
-        "UPDATE outbox_state SET marked = ifnull(?1, (SELECT ifnull(max(key), 0) FROM sessions))",
-        params![last],
-    )?;
+    transaction.execute("UPDATE outbox_state SET marked = ifnull(?1, until)", params![last])?;
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use super::Kind;
 
 /// The version of the tables and triggers. When it changes, the outbox is created again, and
 /// everything is shipped again.
-pub(super) const VERSION: i64 = 1;
+pub(super) const VERSION: i64 = 2;
 
 const TABLES: &str = "
     CREATE TABLE outbox (
@@ -25,12 +25,25 @@ const TABLES: &str = "
     CREATE TABLE outbox_state (
         id      INTEGER PRIMARY KEY CHECK (id = 1),
         version INTEGER NOT NULL,
+        -- The last session that existed before the outbox. The triggers mark the later ones.
+        until   INTEGER NOT NULL,
         -- All rows of the sessions up to this key have been marked since the outbox exists.
         marked  INTEGER NOT NULL DEFAULT 0,
         -- The receipts of the last batch that arrived, and of the batch that is on its way.
         shipped TEXT,
         sending TEXT
     );";
+
+/// Marks a deleted task. Its journal may be in the fleet, too.
+fn mark_deleted_tasks() -> String {
+    format!(
+        "CREATE TRIGGER outbox_tasks_delete AFTER DELETE ON tasks BEGIN
+             DELETE FROM outbox WHERE session = 0 AND kind = {kind} AND item = OLD.id;
+             INSERT INTO outbox (kind, session, item) VALUES ({kind}, 0, OLD.id);
+         END",
+        kind = Kind::DeletedTask as i64
+    )
+}
 
 /// A table whose changes are shipped.
 struct Watched {
@@ -104,7 +117,12 @@ pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
     for watched in &WATCHED {
         connection.execute_batch(&watched.triggers())?;
     }
-    connection.execute("INSERT INTO outbox_state (id, version) VALUES (1, ?1)", [VERSION])?;
+    connection.execute_batch(&mark_deleted_tasks())?;
+    connection.execute(
+        "INSERT INTO outbox_state (id, version, until)
+         VALUES (1, ?1, (SELECT ifnull(max(key), 0) FROM sessions))",
+        [VERSION],
+    )?;
     connection.execute(
         "INSERT INTO outbox (kind, session, item) SELECT ?1, key, 0 FROM sessions ORDER BY key",
         [Kind::Session as i64],
@@ -123,32 +141,41 @@ pub(super) fn drop_all(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch("DROP TABLE IF EXISTS outbox; DROP TABLE IF EXISTS outbox_state")
 }
 
-/// Marks all rows of the sessions after `marked`, until at least `least` rows are marked. Returns
+/// Marks all rows of the older sessions after `marked`, until at least `least` rows are marked. Returns
 /// the key of the last session whose rows are marked, or `None` if none was left.
 pub(super) fn mark_sessions(
     connection: &Connection,
     marked: i64,
     least: usize,
 ) -> rusqlite::Result<Option<i64>> {
-    let mut keys =
-        connection.prepare_cached("SELECT key FROM sessions WHERE key > ?1 ORDER BY key")?;
+    let mut keys = connection.prepare_cached(
+        "SELECT key FROM sessions WHERE key > ?1 AND key <= (SELECT until FROM outbox_state)
+             ORDER BY key",
+    )?;
     let mut keys = keys.query([marked])?;
     let (mut last, mut rows) = (None, 0);
     while rows < least
         && let Some(row) = keys.next()?
     {
         let key: i64 = row.get(0)?;
-        for watched in WATCHED.iter().filter(|watched| !matches!(watched.kind, Kind::Session)) {
-            let Watched { table, kind, item, .. } = watched;
-            let sql = format!(
-                "INSERT OR IGNORE INTO outbox (kind, session, item)
-                 SELECT {}, session, {item} FROM {table} WHERE session = ?1 ORDER BY id",
-                *kind as i64
-            );
-            rows += connection.prepare_cached(&sql)?.execute([key])?;
-        }
+        rows += mark_session(connection, key)?;
         last = Some(key);
         rows += 1;
     }
     Ok(last)
+}
+
+/// Marks all rows of a session. Returns their number.
+pub(super) fn mark_session(connection: &Connection, key: i64) -> rusqlite::Result<usize> {
+    let mut rows = 0;
+    for watched in WATCHED.iter().filter(|watched| !matches!(watched.kind, Kind::Session)) {
+        let Watched { table, kind, item, .. } = watched;
+        let sql = format!(
+            "INSERT OR IGNORE INTO outbox (kind, session, item)
+             SELECT {}, session, {item} FROM {table} WHERE session = ?1 ORDER BY id",
+            *kind as i64
+        );
+        rows += connection.prepare_cached(&sql)?.execute([key])?;
+    }
+    Ok(rows)
 }

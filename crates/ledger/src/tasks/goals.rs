@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, named_params, params};
+use serde::{Deserialize, Serialize};
 
 use super::{check_id, find_key, resolve_id};
 use crate::{Ledger, LedgerError, Time, mask};
 
 /// The state of a goal.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum GoalState {
     /// The task is working on the goal, or will do so when a process takes the task's lease.
     #[default]
@@ -60,7 +62,7 @@ impl GoalState {
 }
 
 /// The limits of a goal; `None` for no limit.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Budget {
     pub tokens: Option<i64>,
@@ -70,7 +72,7 @@ pub struct Budget {
 }
 
 /// The spending on a goal.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Spending {
     pub tokens: i64,
@@ -80,7 +82,7 @@ pub struct Spending {
 }
 
 /// An objective, with its budget and the spending on it.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct GoalRecord {
     /// The id: 1 to 64 letters, digits, `-` and `_`.
@@ -125,8 +127,7 @@ impl Ledger {
     pub fn create_goal(&mut self, goal: &GoalRecord, now: Time) -> Result<(), LedgerError> {
         let mut goal = goal.clone();
         if self.redact {
-            mask::mask_text(&mut goal.objective);
-            goal.reason.iter_mut().for_each(mask::mask_text);
+            mask_goal(&mut goal);
         }
         self.database.write(|transaction| insert_goal(transaction, &goal, now))
     }
@@ -165,6 +166,12 @@ impl Ledger {
     }
 }
 
+/// Masks the secrets in a goal.
+pub(super) fn mask_goal(goal: &mut GoalRecord) {
+    mask::mask_text(&mut goal.objective);
+    goal.reason.iter_mut().for_each(mask::mask_text);
+}
+
 /// Returns a copy of the update, with its secrets masked if necessary.
 pub(super) fn mask_update(redact: bool, update: &GoalUpdate) -> GoalUpdate {
     let mut update = update.clone();
@@ -174,7 +181,7 @@ pub(super) fn mask_update(redact: bool, update: &GoalUpdate) -> GoalUpdate {
     update
 }
 
-fn insert_goal(
+pub(super) fn insert_goal(
     transaction: &Transaction<'_>,
     goal: &GoalRecord,
     now: Time,

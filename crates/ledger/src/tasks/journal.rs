@@ -1,6 +1,7 @@
 //! The journal of a task, and the writes that belong to its entries.
 
 use rusqlite::{Connection, Transaction, params};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::goals::{mask_update, update_goal};
@@ -11,7 +12,7 @@ use crate::sessions::head;
 use crate::{Event, Ledger, LedgerError, Redactor, Time};
 
 /// An entry in the journal of a task.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct JournalEntry {
     /// The number of the entry in its journal, starting at 1.
@@ -166,7 +167,7 @@ fn find_masked(original: &[Event], stored: &[Event]) -> Vec<bool> {
 }
 
 /// Moves a task to another session.
-fn move_task(
+pub(super) fn move_task(
     transaction: &Transaction<'_>,
     task: &mut TaskHead,
     session: &str,
@@ -200,7 +201,7 @@ pub(super) fn mask_value(value: &mut Value) -> bool {
     *value != original
 }
 
-fn insert_entries(
+pub(super) fn insert_entries(
     transaction: &Transaction<'_>,
     task: &TaskHead,
     entries: &[JournalEntry],
@@ -216,7 +217,7 @@ fn insert_entries(
     Ok(())
 }
 
-fn update_row(
+pub(super) fn update_row(
     transaction: &Transaction<'_>,
     task: &TaskHead,
     added: usize,

@@ -21,9 +21,17 @@ impl Lease {
         &self.task
     }
 
-    /// Returns the number of this lease: one more than that of the lease before it.
+    /// Returns the number of this lease, which is higher than that of the lease before it.
     pub fn epoch(&self) -> i64 {
         self.epoch
+    }
+
+    pub(super) fn rename(&mut self, task: &str) {
+        task.clone_into(&mut self.task);
+    }
+
+    pub(super) fn set_epoch(&mut self, epoch: i64) {
+        self.epoch = epoch;
     }
 }
 

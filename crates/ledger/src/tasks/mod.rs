@@ -4,11 +4,13 @@
 //! kernel holds the lease's lock, so the death of the process is noticed without a clock. The epoch
 //! of the lease is checked in each write, so a process that has lost its lease can no longer write.
 
+mod carry;
 mod checks;
 mod goals;
 mod journal;
 mod lease;
 mod lock;
+mod log;
 mod snapshots;
 
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, named_params, params};
@@ -18,6 +20,9 @@ pub(crate) use self::checks::{TASK_TABLES, check_tasks, complete_tasks, fence_le
 pub use self::goals::{Budget, GoalRecord, GoalState, GoalUpdate, Spending};
 pub use self::journal::{AppendOutcome, AppendedMessage, JournalEntry, TaskChange};
 pub use self::lease::Lease;
+pub use self::log::{
+    LogContent, LogError, LogLease, LogRecord, LoggedTask, TaskBase, TaskLog, TaskStep,
+};
 pub use self::snapshots::{LoadedTask, Snapshot};
 use crate::sessions::{head, parse_json};
 use crate::{Ledger, LedgerError, Redactor, Time};

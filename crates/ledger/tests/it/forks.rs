@@ -1,8 +1,7 @@
 //! Forks of a conversation from any point in it.
 
 use takeback_ledger::{
-    CallRecord, ConversationPoint, Event, LedgerError, NewFork, ParentKind, SearchOptions,
-    SessionRecord,
+    CallRecord, ConversationPoint, Event, LedgerError, NewFork, ParentKind, SessionRecord,
 };
 
 use crate::support::{Fixture, at, message, record_event, session};
@@ -143,28 +142,4 @@ fn the_changing_calls_of_a_turn_include_those_of_its_subagents() {
     assert_eq!(calls(Some(3)), ["s changing", "sub by-subagent"]);
     assert_eq!(calls(None).len(), 2);
     assert!(calls(Some(2)).is_empty());
-}
-
-#[test]
-fn a_search_finds_a_message_of_a_fork_once() {
-    let mut fixture = Fixture::with_three_turns();
-    fork_at(&mut fixture, "f", Some(ConversationPoint::AfterMessage(4)));
-    fixture.talk("f", &["ask2 differently"]);
-    let find = |fixture: &mut Fixture, text: &str| {
-        let found = fixture.ledger.search(text, &SearchOptions::default()).unwrap();
-        let mut found: Vec<(String, i64)> =
-            found.results.into_iter().map(|hit| (hit.session, hit.message)).collect();
-        found.sort();
-        found
-    };
-    let hits = |hits: &[(&str, i64)]| -> Vec<(String, i64)> {
-        hits.iter().map(|(session, seq)| ((*session).to_owned(), *seq)).collect()
-    };
-    assert_eq!(find(&mut fixture, "ask2"), hits(&[("f", 5), ("s", 3)]));
-    // The message is taken back in the parent, but the fork still has it.
-    fixture.ledger.rewind_turns("s", 2, at(30)).unwrap();
-    assert_eq!(find(&mut fixture, "ask2"), hits(&[("f", 3), ("f", 5)]));
-    assert_eq!(find(&mut fixture, "ask1"), hits(&[("s", 1)]));
-    fixture.ledger.delete_session("s").unwrap();
-    assert_eq!(find(&mut fixture, "ask1"), hits(&[("f", 1)]));
 }

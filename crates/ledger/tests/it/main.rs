@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 mod calls;
+mod contract;
 mod exchange;
 mod forks;
 mod goals;

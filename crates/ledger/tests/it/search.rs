@@ -4,84 +4,9 @@ use std::cell::Cell;
 use std::path::Path;
 
 use serde_json::json;
-use takeback_ledger::{Event, MessageRecord, SearchOptions, SessionRecord};
+use takeback_ledger::{Event, MessageRecord, SearchOptions};
 
-use crate::support::{FOREVER, Fixture, at, message, open_raw, session, tail_length};
-
-#[test]
-fn a_search_filters_and_shows_the_messages_around_a_match() {
-    let mut fixture = Fixture::new();
-    for (id, source) in [("a", "x"), ("b", "y")] {
-        let session = SessionRecord {
-            source: source.into(),
-            model: Some("m".into()),
-            started_at: Some(at(0)),
-            ..session(id)
-        };
-        fixture.ledger.create_session(&session, at(0)).unwrap();
-        let long = "z".repeat(500);
-        for (seconds, role, text) in [
-            (1, "user", long.as_str()),
-            (2, "assistant", "The needle is HERE"),
-            (3, "user", "thanks"),
-        ] {
-            fixture.ledger.append(id, &[message(role, text)], at(seconds)).unwrap();
-        }
-    }
-    let outcome = fixture.ledger.search("needle", &SearchOptions::default()).unwrap();
-    assert_eq!((outcome.total, outcome.more), (2, false));
-    let hit = &outcome.results[0];
-    assert_eq!((hit.session.as_str(), hit.message, hit.role.as_str()), ("b", 2, "assistant"));
-    assert_eq!(hit.snippet, "The >>>needle<<< is HERE");
-    assert_eq!(hit.before.as_deref(), Some("z".repeat(200).as_str()));
-    assert_eq!(hit.after.as_deref(), Some("thanks"));
-    assert_eq!((hit.source.as_str(), hit.model.as_deref()), ("y", Some("m")));
-    assert_eq!((hit.time, hit.session_started), (at(2), at(0)));
-
-    let total = |fixture: &mut Fixture, options: SearchOptions| {
-        fixture.ledger.search("needle OR thanks", &options).unwrap().total
-    };
-    let base = SearchOptions::default();
-    assert_eq!(total(&mut fixture, base.clone()), 4);
-    assert_eq!(total(&mut fixture, SearchOptions { sources: vec!["x".into()], ..base.clone() }), 2);
-    let excluding = SearchOptions { exclude_sources: vec!["x".into(), "y".into()], ..base.clone() };
-    assert_eq!(total(&mut fixture, excluding), 0);
-    assert_eq!(
-        total(&mut fixture, SearchOptions { roles: vec!["user".into()], ..base.clone() }),
-        2
-    );
-    assert_eq!(total(&mut fixture, SearchOptions { since: Some(at(3)), ..base.clone() }), 2);
-    let here = |path: &str| SearchOptions { workspace: Some(path.into()), ..base.clone() };
-    assert_eq!(total(&mut fixture, here("/nowhere")), 0);
-}
-
-#[test]
-fn on_request_only_the_sessions_of_a_workspace_are_searched() {
-    let mut fixture = Fixture::new();
-    for (id, workspace) in [("a", "/shop"), ("b", "/blog")] {
-        let session =
-            SessionRecord { workspace: Some(workspace.into()), ..crate::support::session(id) };
-        fixture.ledger.create_session(&session, at(0)).unwrap();
-        fixture.say(id, "user", "needle");
-    }
-    let options = SearchOptions { workspace: Some("/blog".into()), ..SearchOptions::default() };
-    for _ in 0..2 {
-        let found = fixture.ledger.search("needle", &options).unwrap().results;
-        assert_eq!(found.iter().map(|hit| hit.session.as_str()).collect::<Vec<_>>(), ["b"]);
-        // The result is the same if the search uses the index.
-        fixture.ledger.optimize(&|_| {}).unwrap();
-    }
-}
-
-#[test]
-fn results_of_tools_come_after_messages() {
-    let mut fixture = Fixture::new();
-    fixture.create_session("s");
-    fixture.say("s", "tool", "migrate migrate migrate");
-    fixture.say("s", "assistant", &format!("{} migrate", "other words ".repeat(50)));
-    let order: Vec<i64> = fixture.find("migrate").into_iter().map(|hit| hit.1).collect();
-    assert_eq!(order, [2, 1]);
-}
+use crate::support::{FOREVER, Fixture, at, message, open_raw, tail_length};
 
 #[test]
 fn a_misspelled_word_has_a_suggestion() {
@@ -95,20 +20,6 @@ fn a_misspelled_word_has_a_suggestion() {
     for fine in ["kubernetes", "zebra", "kub", "\"kubernets\"", "kubernets*", "NOT"] {
         assert_eq!(suggest(fine), None, "{fine}");
     }
-}
-
-#[test]
-fn the_better_match_comes_first() {
-    let mut fixture = Fixture::new();
-    fixture.create_session("s");
-    fixture.say("s", "user", "rust rust rust");
-    fixture.say("s", "user", &format!("{} rust", "other words ".repeat(50)));
-    fixture.say("s", "user", "rust");
-    let order: Vec<i64> = fixture.find("rust").into_iter().map(|hit| hit.1).collect();
-    assert_eq!(order, [1, 3, 2]);
-    let many = SearchOptions { limit: 1, ..SearchOptions::default() };
-    let outcome = fixture.ledger.search("rust", &many).unwrap();
-    assert_eq!((outcome.results.len(), outcome.total), (1, 3));
 }
 
 #[test]
@@ -128,16 +39,6 @@ fn a_stopped_search_returns_the_newest_matches() {
         let outcome = fixture.ledger.search(query, &options).unwrap();
         assert_eq!((outcome.total, outcome.stopped), (5, false), "{query}");
     }
-}
-
-#[test]
-fn pasted_text_of_any_length_is_a_query() {
-    let mut fixture = Fixture::new();
-    fixture.create_session("s");
-    let words = |count: usize| (0..count).map(|n| format!("word{n}")).collect::<Vec<_>>().join(" ");
-    fixture.say("s", "user", &words(256));
-    assert_eq!(fixture.find(&words(256)).len(), 1);
-    assert_eq!(fixture.find(&words(100_000)).len(), 1, "the words beyond the limit are ignored");
 }
 
 #[test]

@@ -123,45 +123,6 @@ fn a_prefix_of_an_id_is_enough_if_it_is_unambiguous() {
     }
 }
 
-#[test]
-fn lists_have_previews_and_begin_with_the_latest() {
-    let mut fixture = Fixture::new();
-    for (id, source, workspace) in [("a", "x", "/w"), ("b", "y", "/w"), ("c", "x", "/v")] {
-        let session = SessionRecord {
-            source: source.into(),
-            workspace: Some(workspace.into()),
-            ..session(id)
-        };
-        fixture.ledger.create_session(&session, at(0)).unwrap();
-    }
-    let say = |fixture: &mut Fixture, id: &str, text: &str, seconds| {
-        fixture.ledger.append(id, &[message("user", text)], at(seconds)).unwrap();
-    };
-    say(&mut fixture, "a", "first\n\n  thing", 5);
-    say(&mut fixture, "b", &"é".repeat(64), 4);
-    say(&mut fixture, "c", &"é".repeat(63), 3);
-    say(&mut fixture, "a", "second thing", 6);
-    let list = |fixture: &Fixture, options: &ListOptions| -> Vec<String> {
-        fixture.ledger.sessions(options).unwrap().into_iter().map(|row| row.session.id).collect()
-    };
-    let all = fixture.ledger.sessions(&ListOptions::default()).unwrap();
-    assert_eq!(list(&fixture, &ListOptions::default()), ["a", "b", "c"]);
-    assert_eq!(all[0].preview, "first thing");
-    assert_eq!(all[0].last_activity, at(6));
-    assert_eq!(all[1].preview, format!("{}…", "é".repeat(62)));
-    assert_eq!(all[2].preview, "é".repeat(63));
-    let sources = ListOptions { sources: vec!["x".into()], ..ListOptions::default() };
-    assert_eq!(list(&fixture, &sources), ["a", "c"]);
-    let workspace = ListOptions { workspace: Some("/w".into()), ..ListOptions::default() };
-    assert_eq!(list(&fixture, &workspace), ["a", "b"]);
-    let limit = ListOptions { limit: Some(1), ..ListOptions::default() };
-    assert_eq!(list(&fixture, &limit), ["a"]);
-    fixture.ledger.archive_session("a", true).unwrap();
-    assert_eq!(list(&fixture, &ListOptions::default()), ["b", "c"]);
-    let archived = ListOptions { archived: true, ..ListOptions::default() };
-    assert_eq!(list(&fixture, &archived).len(), 3);
-}
-
 /// Creates a session with subagents, a fork and a continuation.
 fn make_family(fixture: &mut Fixture) {
     for (id, parent, kind) in [

@@ -33,8 +33,21 @@ pub struct ChatSettings {
     pub system_prompt: Option<String>,
     /// True if interrupted tasks are continued without asking the user.
     pub auto_resume: bool,
+    /// The journal that decides which steps count.
+    pub journal: JournalPlace,
     /// True if the model may read web pages.
     pub fetch_url: bool,
+}
+
+/// The place of the journal that decides which steps of a task count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JournalPlace {
+    /// The ledger of this machine.
+    #[default]
+    Local,
+    /// The ledger of this machine and the fleet's database, so that another machine can continue.
+    Fleet,
 }
 
 /// The tables `[providers.<name>]`, by name.

@@ -190,7 +190,7 @@ fn a_goal_keeps_the_state_that_another_process_gave_it() {
             let state = Some((state, Some(word.to_owned())));
             let update = GoalUpdate { goal: "g".into(), state, ..GoalUpdate::default() };
             scratch.ledger().update_goal(&update, NOW).unwrap();
-            cancel_task(&Arc::new(open(scratch.base())), "g").unwrap();
+            cancel_task(&Arc::new(open(scratch.base())), None, "g").unwrap();
         };
         let goal = task.run_goal("g", None, &OnText(stop)).unwrap();
         assert_eq!((goal.state, reason(&goal)), (state, word));

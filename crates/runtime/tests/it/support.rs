@@ -112,6 +112,7 @@ pub(crate) fn build_agent(base: &Path, url: &str) -> Agent {
         has_checkpoints: true,
         user_home: None,
         on_follow_up: Box::new(|_, _| {}),
+        shared: None,
     }
 }
 

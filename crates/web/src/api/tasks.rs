@@ -81,7 +81,8 @@ pub(super) async fn cancel(
             return Ok(CancelledView { id, state: "stopping" });
         }
         work.opened.close_ledger();
-        let state = match cancel_task(&work.opened, &id)? {
+        let shared = work.app.chat.shared_journal()?;
+        let state = match cancel_task(&work.opened, shared.as_ref(), &id)? {
             CancelledTask::Stopping => "stopping",
             CancelledTask::Ended | CancelledTask::Idle => "idle",
         };

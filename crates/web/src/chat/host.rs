@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Value;
 use takeback_ledger::Budget;
-use takeback_runtime::{Agent, NewSession};
+use takeback_runtime::{Agent, NewSession, SharedJournal};
 
 use crate::problem::Problem;
 
@@ -19,6 +19,12 @@ pub trait ChatHost: Send + Sync {
 
     /// Builds the agent for a directory. `model` replaces the model from the settings.
     fn build_agent(&self, directory: &Path, model: Option<&str>) -> Result<BuiltAgent, Problem>;
+
+    /// Opens the journal that the machines of a fleet share, if the settings say that tasks are
+    /// shared.
+    fn shared_journal(&self) -> Result<Option<Arc<SharedJournal>>, Problem> {
+        Ok(None)
+    }
 
     /// Answers a slash command. Returns `None` if the line is a prompt for the model.
     fn answer_slash(&self, line: &SlashLine<'_>) -> Option<SlashAnswer>;

@@ -48,6 +48,7 @@ impl ChatHost for TestChat {
             has_checkpoints: true,
             user_home: None,
             on_follow_up: Box::new(|_, _| {}),
+            shared: None,
         };
         Ok(BuiltAgent { agent: Arc::new(agent), new_session: NewSession::default() })
     }

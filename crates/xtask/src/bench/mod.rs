@@ -4,6 +4,7 @@
 
 mod cases;
 mod chat;
+mod fleet;
 mod floor;
 mod git;
 mod growth;
@@ -100,6 +101,9 @@ pub(crate) fn run_bench(arguments: &[&str]) -> Result<(), Failure> {
     }
     if let ["web", arguments @ ..] = arguments {
         return web::bench_web(arguments);
+    }
+    if let ["fleet", arguments @ ..] = arguments {
+        return fleet::bench_fleet(arguments);
     }
     if let ["screen", arguments @ ..] = arguments {
         return screen::bench_screen(arguments);

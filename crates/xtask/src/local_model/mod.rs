@@ -149,6 +149,7 @@ fn build_agent(server: &LocalServer, kind: ApiKind, home: PathBuf) -> Agent {
         has_checkpoints: true,
         user_home: None,
         on_follow_up: Box::new(|_, _| {}),
+        shared: None,
     }
 }
 

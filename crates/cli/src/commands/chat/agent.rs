@@ -9,12 +9,13 @@ use takeback_base::hex;
 use takeback_runtime::approval::ApprovalMode;
 use takeback_runtime::model::{Client, ClientOptions, Provider};
 use takeback_runtime::settings::{
-    ProviderChoice, ResolveError, resolve_fallback, resolve_provider,
+    JournalPlace, ProviderChoice, ResolveError, resolve_fallback, resolve_provider,
 };
 use takeback_runtime::tools::{FetchSettings, ToolSettings, Tools};
-use takeback_runtime::{Agent, NewSession};
+use takeback_runtime::{Agent, NewSession, SharedJournal};
 
 use crate::background;
+use crate::commands::fleet::open_journal;
 use crate::config::Config;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -113,6 +114,25 @@ pub(crate) struct BuiltAgent {
     pub(crate) auto_resume: bool,
 }
 
+/// True if the settings say that the machines of the fleet share their tasks.
+pub(crate) fn shares_tasks(context: &Context) -> Result<bool, Failure> {
+    let settings = Config::read(&context.home, context.profile())?.chat;
+    Ok(settings.journal == JournalPlace::Fleet)
+}
+
+/// Opens the journal that the machines of the fleet share, if the settings say that tasks are shared.
+/// It connects with the first step.
+pub(crate) fn shared_journal(context: &Context) -> Result<Option<Arc<SharedJournal>>, Failure> {
+    if !shares_tasks(context)? {
+        return Ok(None);
+    }
+    let on_wait = |because: &str| {
+        let because = output::disarm(because);
+        eprintln!("The turn waits, and nothing is lost: {because}. Ctrl-C stops waiting.");
+    };
+    Ok(Some(Arc::new(SharedJournal::new(open_journal(context)?, Box::new(on_wait)))))
+}
+
 /// Builds the agent.
 pub(crate) fn build_agent(
     arguments: &AgentArguments,
@@ -164,6 +184,7 @@ pub(crate) fn build_agent(
         on_follow_up: Box::new(move |session, follow_up| {
             background::spawn_follow_up(&background, &follow_up, session, None);
         }),
+        shared: shared_journal(context)?,
         opened,
     };
     let new_session =

@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use takeback_ledger::{Budget, ListOptions, ParentKind};
-use takeback_runtime::{AGENT, FrontEnd, Pause, Task, TaskError, adopt_session};
+use takeback_ledger::{Budget, ListOptions, LoggedTask, ParentKind};
+use takeback_runtime::{
+    AGENT, AdoptOptions, AdoptedTask, FrontEnd, Pause, Task, TaskError, adopt_session, adopt_task,
+};
 
 use super::agent::{AgentArguments, BuiltAgent, build_agent, describe_model, new_id};
 use super::input::{PromptInput, PromptReader};
@@ -110,6 +112,21 @@ impl Conversation {
         let task = Task::resume_task(built.agent.clone(), id)?;
         self.settle(Some(task), place);
         Ok(())
+    }
+
+    /// Lists the tasks that the machines of a fleet share. Returns `None` if this machine's tasks are
+    /// not shared.
+    pub(crate) fn list_shared_tasks(&self) -> Result<Option<Vec<LoggedTask>>, Failure> {
+        Ok(takeback_runtime::list_shared_tasks(&self.place.built.agent)?)
+    }
+
+    /// Makes a task of any machine of the fleet ready to continue here.
+    pub(crate) fn adopt(
+        &mut self,
+        id: &str,
+        options: AdoptOptions<'_>,
+    ) -> Result<AdoptedTask, Failure> {
+        Ok(adopt_task(&self.place.built.agent, id, options)?)
     }
 
     fn settle(&mut self, task: Option<Task>, place: Option<Place>) {
@@ -237,7 +254,8 @@ impl Conversation {
         let id = task.id().to_owned();
         // The turn can be ended only after the task has been released.
         drop(task);
-        takeback_runtime::cancel_task(self.context().opened_arc()?, &id)?;
+        let shared = self.place.built.agent.shared.clone();
+        takeback_runtime::cancel_task(self.context().opened_arc()?, shared.as_ref(), &id)?;
         self.resume_task(&id)
     }
 

@@ -21,7 +21,7 @@ use clap::Args;
 use takeback_runtime::{FrontEnd, Pause, TurnOutcome};
 use takeback_undo::ForkFiles;
 
-pub(crate) use self::agent::{AgentArguments, find_model};
+pub(crate) use self::agent::{AgentArguments, find_model, shared_journal, shares_tasks};
 #[cfg(not(fuzzing))]
 pub(crate) use self::agent::{build_agent, new_id};
 pub(crate) use self::conversation::{Conversation, find_own_session};
@@ -29,6 +29,7 @@ use self::input::read_whole_prompt;
 use self::json::JsonFrontEnd;
 use self::talk::talk;
 use self::terminal::TerminalFrontEnd;
+use super::fleet::ResidentShipper;
 use super::fork;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -75,6 +76,7 @@ pub(crate) fn run(arguments: Arguments, context: &Context) -> Result<ExitCode, F
     if arguments.prompt.as_ref().is_some_and(|prompt| prompt.trim().is_empty()) {
         return Err(Failure::new("the prompt is empty"));
     }
+    let _shipper = ResidentShipper::start(context);
     let mut conversation = Conversation::new(arguments.agent, context)?;
     if let Some(session) = &arguments.resume {
         conversation.resume(session.as_deref())?;

@@ -5,19 +5,23 @@ mod init;
 mod machines;
 mod objects;
 mod pull;
+mod resident;
 mod status;
 mod sync;
 mod verify;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use takeback_fleet::{Fleet, FleetOptions, FleetSettings};
+use takeback_fleet::{Fleet, FleetJournal, FleetOptions, FleetSettings};
+use takeback_ledger::TaskLog;
 
 use crate::config::Config;
 use crate::context::Context;
 use crate::failure::Failure;
 
+pub(crate) use self::resident::ResidentShipper;
 pub(crate) use self::sync::{find_problem, ship_deletion, sync_quietly};
 
 /// Share one ledger and all checkpoints between many machines
@@ -91,6 +95,11 @@ fn read_settings(context: &Context) -> Result<Option<FleetSettings>, Failure> {
 pub(crate) fn open_fleet(context: &Context) -> Result<Fleet, Failure> {
     let settings = read_settings(context)?.unwrap_or_default();
     make_fleet(&settings, context)
+}
+
+/// Opens the journal of tasks that the machines of the fleet share.
+pub(crate) fn open_journal(context: &Context) -> Result<Arc<dyn TaskLog>, Failure> {
+    Ok(Arc::new(FleetJournal::new(open_fleet(context)?)?))
 }
 
 fn make_fleet(settings: &FleetSettings, context: &Context) -> Result<Fleet, Failure> {

@@ -30,6 +30,7 @@ pub(in crate::commands) use self::late::LateReports;
 use self::params::Params;
 use self::protocol::{Answer, Error, Request};
 use crate::background;
+use crate::commands::fleet::ResidentShipper;
 use crate::context::Context;
 use crate::failure::Failure;
 
@@ -61,6 +62,7 @@ pub(crate) fn run(_: &Arguments, context: &Context) -> Result<ExitCode, Failure>
     let mut input =
         Input::new().map_err(|error| Failure::new("cannot listen for signals").because(&error))?;
     let server = Server::new(context, input.stop_flag());
+    let _shipper = ResidentShipper::start(context);
     let ended = server.serve_all(&mut input);
     server.late.wait_for_all();
     match ended {

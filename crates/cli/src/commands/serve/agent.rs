@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use takeback_runtime::SharedJournal;
 use takeback_web::{BuiltAgent, ChatHost, Problem, SlashAction, SlashAnswer, SlashLine};
 
 use super::{ServedHome, describe};
-use crate::commands::chat::{AgentArguments, build_agent, new_id};
+use crate::commands::chat::{AgentArguments, build_agent, new_id, shared_journal};
 use crate::context::Context;
 use crate::slash::{self, COMMANDS, answer_line};
 
@@ -45,6 +46,10 @@ impl ChatHost for ServedAgent {
             // The user's settings are at fault: they name no provider, or an incomplete one.
             Err(failure) => Err(Problem { status: 409, ..describe(failure) }),
         }
+    }
+
+    fn shared_journal(&self) -> Result<Option<Arc<SharedJournal>>, Problem> {
+        self.home.context().and_then(|context| shared_journal(&context)).map_err(describe)
     }
 
     fn answer_slash(&self, line: &SlashLine<'_>) -> Option<SlashAnswer> {

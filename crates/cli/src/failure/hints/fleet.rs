@@ -19,8 +19,10 @@ impl From<FleetError> for Failure {
             FleetError::Unreachable { .. } | FleetError::Slow { .. } => {
                 "nothing is lost: what is not shipped stays in the ledger until the database answers"
             }
-            FleetError::Tls { .. } => {
-                "name the server as its certificate does, and let the system trust the certificate"
+            FleetError::Tls { .. } => "check the file that `sslrootcert` names in the address",
+            FleetError::Certificate { .. } => {
+                "nothing was sent; name the server as its certificate does, and let the system trust \
+                 its authority, or add `?sslrootcert=FILE` to the address"
             }
             FleetError::Password { .. } | FleetError::NoDatabase { .. } => {
                 "check `fleet.postgres` in config.toml, or TAKEBACK_FLEET_POSTGRES"
@@ -59,7 +61,7 @@ impl From<FleetError> for Failure {
             FleetError::File { .. } => {
                 "check the permissions and the free space of takeback's directory"
             }
-            FleetError::Ledger(_) => "",
+            FleetError::Thread { .. } | FleetError::Ledger(_) => "",
         };
         match error {
             FleetError::Ledger(error) => error.into(),

@@ -1,6 +1,6 @@
 //! Hints for the errors of tasks and goals.
 
-use takeback_ledger::LedgerError;
+use takeback_ledger::{LedgerError, LogError};
 use takeback_runtime::TaskError;
 
 use super::SPACE;
@@ -14,6 +14,37 @@ impl From<TaskError> for Failure {
             TaskError::Open(error) => error.into(),
             TaskError::Live(task) => hint_live(failure, &task),
             TaskError::Fenced => failure.hint("everything that this process did is kept"),
+            TaskError::TakenOver { kept: Some(kept), .. } => failure.hint(format!(
+                "the steps that only this machine made are kept: `takeback sessions show {kept}`"
+            )),
+            TaskError::TakenOver { .. } => failure.hint("everything that this process did is kept"),
+            TaskError::Away(_) => failure.hint(
+                "the last step is kept in this machine's ledger; `takeback tasks resume` continues \
+                 with it when the database answers",
+            ),
+            TaskError::Elsewhere { .. } => failure.hint(
+                "`takeback tasks resume` continues from there; `takeback tasks --fleet` lists the tasks",
+            ),
+            TaskError::OtherFiles { expected: Some(tree), .. } => failure.hint(format!(
+                "nothing was changed; bring the files of tree {tree} there, or continue with these \
+                 files with --accept-files"
+            )),
+            TaskError::OtherFiles { expected: None, .. } => failure.hint(
+                "no checkpoint shows which files those are; --accept-files continues with these",
+            ),
+            TaskError::NotShared => {
+                failure.hint("`takeback config set chat.journal fleet` shares the tasks")
+            }
+            TaskError::Log(LogError::Held { .. }) => failure.hint(
+                "continue there, or wait: the lease ends by itself if that machine stays silent",
+            ),
+            TaskError::Log(LogError::NoSuchTask(_)) => {
+                failure.hint("`takeback tasks --fleet` lists the tasks of all machines")
+            }
+            TaskError::Log(LogError::Away(_)) => failure.hint(
+                "nothing was changed; `takeback config set chat.journal local` works without the \
+                 fleet's database, on this machine only",
+            ),
             TaskError::Foreign(session) => {
                 failure.hint(format!("`takeback chat --fork {session}` continues in a copy of it"))
             }

@@ -154,6 +154,7 @@ fn build_agent(home: PathBuf, url: &str, follow_ups: FollowUps) -> Agent {
         on_follow_up: Box::new(move |_, follow_up| {
             follow_ups.lock().unwrap_or_else(PoisonError::into_inner).push(follow_up);
         }),
+        shared: None,
     }
 }
 
