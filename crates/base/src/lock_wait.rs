@@ -130,7 +130,7 @@ mod tests {
     /// If a process opens a file twice, locks on the two open files exclude each other. So in this
     /// test, the same process can hold the lock and wait for it.
     #[test]
-    fn the_callback_gets_the_holder_after_a_second() {
+    fn the_callback_is_told_the_holder_of_the_lock_after_a_second() {
         static TOLD: AtomicU32 = AtomicU32::new(0);
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("lock");

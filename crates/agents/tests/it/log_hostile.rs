@@ -96,7 +96,7 @@ fn count_messages(read: &ReadPage) -> usize {
 }
 
 #[test]
-fn opencodes_large_messages_are_read_in_small_pages() {
+fn large_opencode_messages_are_read_in_small_pages() {
     let directory = TempDir::new().unwrap();
     let path = write_database(directory.path(), &TABLES);
     write_messages(&Connection::open(&path).unwrap(), 6, 3 << 20);

@@ -57,7 +57,7 @@ fn a_turn_is_one_row_with_its_steps() {
 }
 
 #[test]
-fn the_list_has_prompts_effects_counts_and_steps() {
+fn the_list_has_prompts_and_effects_and_counts_and_steps() {
     let mut session = Session::new();
     session.write("config.py", "old\n");
     session.write("dist/x", "");
@@ -124,7 +124,7 @@ fn the_first_call_adds_a_row_and_later_calls_add_a_step_if_something_changed() {
 }
 
 #[test]
-fn with_the_granularity_turn_no_steps_are_added() {
+fn no_steps_are_added_if_the_granularity_is_turn() {
     let session = Session::new();
     configure(&session, "[checkpoints]\ngranularity = \"turn\"\n");
     session.write("a", "1");

@@ -143,7 +143,7 @@ pub(crate) fn install_by_another(session: &Session, agent: &str) -> PathBuf {
 }
 
 #[test]
-fn an_update_keeps_the_first_original() {
+fn an_update_keeps_the_original_from_before_the_first_install() {
     let session = Session::new();
     let path = write_file(&session, ".claude/settings.json", SETTINGS);
     let old = install_by_another(&session, "claude");

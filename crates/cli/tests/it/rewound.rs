@@ -140,7 +140,7 @@ fn a_rollback_of_files_alone_does_not_change_the_conversation() {
 }
 
 #[test]
-fn an_undo_of_the_last_turn_takes_the_agents_own_conversation_along() {
+fn an_undo_of_the_last_turn_also_rewinds_the_agents_own_conversation() {
     let session = Session::new();
     let claude = with_two_turns(&session);
     session.write("mine.txt", "by the user");
@@ -187,7 +187,7 @@ fn the_agent_is_started_in_the_rewound_conversation() {
 }
 
 #[test]
-fn any_session_is_continued_in_its_directory_now_or_at_an_earlier_turn() {
+fn any_session_can_be_continued_in_its_directory_from_its_end_or_an_earlier_turn() {
     let session = Session::new();
     let claude = with_two_turns(&session);
     let now = session.json(&["resume", "live"]);
@@ -248,7 +248,7 @@ fn a_fork_also_copies_the_agents_own_conversation() {
 }
 
 #[test]
-fn a_fork_of_the_end_has_the_whole_conversation() {
+fn a_fork_from_the_end_of_a_session_has_the_whole_conversation() {
     let session = Session::new();
     with_two_turns(&session);
     let fork = session.base().join("try");

@@ -325,7 +325,7 @@ fn the_ledger_can_be_repaired_while_a_server_is_idle() {
 }
 
 #[test]
-fn an_agent_can_configure_end_and_continue_its_session() {
+fn an_agent_can_configure_its_session_and_end_it_and_continue_it() {
     let session = Session::new();
     let mut client = Client::new(&session);
     let me = |more: Value| {

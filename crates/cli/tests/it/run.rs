@@ -172,7 +172,7 @@ fn the_effects_of_the_command_are_known() {
 }
 
 #[test]
-fn without_a_checkpoint_nothing_is_run() {
+fn the_command_is_not_run_if_no_checkpoint_can_be_taken() {
     let mut session = Session::new();
     configure(&session, "[checkpoints]\nmax_files = 1\n");
     session.write("a", "1");

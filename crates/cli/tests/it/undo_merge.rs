@@ -97,7 +97,7 @@ fn markers_show_both_sides() {
 }
 
 #[test]
-fn theirs_keeps_the_lines_that_are_in_no_conflict() {
+fn the_option_theirs_keeps_edits_outside_of_conflicts() {
     let session = changed();
     let mine = session.read("a").replace("agent\n", "person\n").replace("9\n", "person too\n");
     session.write("a", &mine);

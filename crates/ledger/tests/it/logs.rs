@@ -442,8 +442,9 @@ fn make_long_log() -> Vec<(i64, &'static str)> {
 }
 
 #[test]
-fn concurrent_and_dying_readers_lose_and_repeat_nothing() {
-    const TEST: &str = "logs::concurrent_and_dying_readers_lose_and_repeat_nothing";
+fn concurrent_readers_that_may_be_killed_neither_lose_nor_repeat_anything() {
+    const TEST: &str =
+        "logs::concurrent_readers_that_may_be_killed_neither_lose_nor_repeat_anything";
     let log = make_long_log();
     if let Some((path, seed)) = child_arguments() {
         let mut ledger = Ledger::open(&path, &LedgerOptions::default()).unwrap();

@@ -196,7 +196,7 @@ proptest! {
     }
 
     #[test]
-    fn stray_punctuation_costs_no_match(
+    fn stray_punctuation_does_not_prevent_a_match(
         words in proptest::collection::vec((stray(), select(WORDS), stray(), stray()), 1..5),
         text in any_text(),
     ) {

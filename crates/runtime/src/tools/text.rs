@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_text_whose_line_ends_are_all_crlf_keeps_them() {
+    fn crlf_line_endings_are_kept_only_if_all_line_endings_are_crlf() {
         for (text, is_crlf) in [
             (&b"a\r\nb\r\n"[..], true),
             (b"a\r\nb", true),

@@ -17,7 +17,7 @@ use takeback_undo::ToolWork;
 use crate::tools_support::Workbench;
 
 #[test]
-fn a_file_is_created_read_and_patched() {
+fn a_file_is_created_then_read_and_then_patched() {
     let mut bench = Workbench::new();
     let written = bench.ok("write_file", &json!({ "path": "src/a.rs", "content": "one\ntwo\n" }));
     assert_eq!(written, "created src/a.rs (2 lines)");
@@ -172,7 +172,7 @@ fn the_content_before_and_after_a_write_is_announced() {
 }
 
 #[test]
-fn crlf_and_missing_final_line_ends_are_kept() {
+fn crlf_line_endings_and_a_missing_final_line_ending_are_kept() {
     let mut bench = Workbench::new();
     bench.put("dos", "a\r\nb\r\nc");
     bench.put("unix", "a\nb");
@@ -226,7 +226,7 @@ fn a_binary_file_is_described_instead_of_shown() {
 }
 
 #[test]
-fn pipes_devices_and_directories_are_never_opened() {
+fn pipes_and_devices_and_directories_are_never_opened() {
     let mut bench = Workbench::new();
     assert!(Command::new("mkfifo").arg(bench.at("pipe")).status().unwrap().success());
     symlink("/dev/zero", bench.at("zero")).unwrap();

@@ -57,7 +57,7 @@ fn fine_and_coarse() -> impl Iterator<Item = Scratch> {
 /// file is a single version, or starts with one version and ends with the previous one. Any other
 /// content would be a mixture of several moments.
 #[test]
-fn a_file_that_is_always_rewritten_is_captured_as_of_one_moment() {
+fn a_file_that_is_constantly_rewritten_is_captured_as_of_one_moment() {
     const SIZE: usize = 1_000_000;
     const VERSIONS: usize = 251;
     for scratch in fine_and_coarse() {
@@ -94,7 +94,7 @@ fn a_file_that_is_always_rewritten_is_captured_as_of_one_moment() {
 /// Some programs truncate a file to save it; others replace it by renaming a new file. The captured
 /// content belongs to a single moment.
 #[test]
-fn a_file_that_is_always_saved_is_captured_as_of_one_moment() {
+fn a_file_that_is_constantly_saved_is_captured_as_of_one_moment() {
     for scratch in fine_and_coarse() {
         scratch.write("f", "\x01");
         let save = |round: usize| {

@@ -25,7 +25,7 @@ fn add_answer(player: &Player, session: &str) {
 }
 
 #[test]
-fn everything_that_was_said_is_searched_and_read() {
+fn everything_that_was_said_can_be_searched_and_read() {
     let mut player = Player::with_story(100, 20);
     player.press("schangelog");
     player.expect_part("Search everything ever said: changelog▌");

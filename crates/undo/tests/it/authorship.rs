@@ -34,7 +34,7 @@ fn a_call_that_names_its_files_changed_no_others() {
 }
 
 #[test]
-fn directories_above_a_named_file_are_created_by_the_call() {
+fn new_directories_above_a_named_file_count_as_created_by_the_call() {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");
     scratch.begin_turn("s", "write it");
@@ -199,7 +199,7 @@ fn a_change_to_a_path_that_a_script_is_known_to_write_is_certain_despite_another
 }
 
 #[test]
-fn if_an_agent_reports_no_ends_its_calls_end_with_the_turn() {
+fn calls_end_with_the_turn_if_their_agent_reports_no_ends() {
     let scratch = Scratch::new();
     scratch.write("a", "0\nx\ny\n");
     scratch.write("b", "0\nx\ny\n");
@@ -306,7 +306,7 @@ fn a_missing_end_is_uncertain_if_the_ledger_cannot_be_read() {
 }
 
 #[test]
-fn if_an_agent_reports_no_ends_a_call_ends_when_the_next_one_begins() {
+fn a_call_ends_when_the_next_one_begins_if_its_agent_reports_no_ends() {
     let scratch = Scratch::new();
     for name in ["a", "b", "c", "mine"] {
         scratch.write(name, "0\n");
@@ -377,7 +377,7 @@ fn a_call_without_an_end_is_uncertain_if_its_agent_reports_ends() {
 }
 
 #[test]
-fn if_an_agent_reports_ends_the_next_call_does_not_end_an_earlier_one() {
+fn the_next_call_does_not_end_an_earlier_one_if_the_agent_reports_ends() {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");
     scratch.write("b", "0\n");

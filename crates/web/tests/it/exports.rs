@@ -86,7 +86,7 @@ fn code_has_colors_and_spaces_can_be_ignored() {
 }
 
 #[test]
-fn usage_health_and_lineage_are_shown() {
+fn usage_and_health_and_lineage_are_shown() {
     let scratch = with_secret();
     let browser = scratch.browser();
     assert!(browser.page("/usage").contains("No usage yet"));

@@ -33,7 +33,7 @@ fn an_empty_home_explains_itself() {
 }
 
 #[test]
-fn the_timeline_shows_prompts_counts_and_effects() {
+fn the_timeline_shows_prompts_and_counts_and_effects() {
     let scratch = story();
     for path in ["/".to_owned(), format!("/w/{}", scratch.workspace())] {
         let page = scratch.browser().page(&path);
@@ -47,7 +47,7 @@ fn the_timeline_shows_prompts_counts_and_effects() {
 }
 
 #[test]
-fn a_turn_shows_its_files_diff_conversation_and_effects() {
+fn a_turn_shows_its_files_and_its_diff_and_its_conversation_and_its_effects() {
     let scratch = story();
     let (browser, turn) = (scratch.browser(), turn(&scratch));
     let files = browser.page(&turn);

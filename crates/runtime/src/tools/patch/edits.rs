@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn crlf_line_ends_are_kept() {
+    fn crlf_line_endings_are_kept() {
         let crlf = "a\r\nb\r\nc\r\n";
         assert_eq!(apply(crlf, &[edit("b", "x\ny")]).as_deref(), Ok("a\r\nx\r\ny\r\nc\r\n"));
         assert_eq!(apply(crlf, &[edit("a\nb\n", "z\n")]).as_deref(), Ok("z\r\nc\r\n"));

@@ -36,7 +36,7 @@ fn changes_from_both_sides_are_merged() {
 }
 
 #[test]
-fn every_byte_of_a_line_counts() {
+fn lines_that_differ_in_any_byte_are_different() {
     assert_eq!(clean("a\r\nb\r\nc\r\n", "A\r\nb\r\nc\r\n", "a\r\nb\r\nC"), "A\r\nb\r\nC");
     assert_eq!(clean("a\nb\nc", "a\nb\nc\n", "x\nb\nc"), "x\nb\nc\n");
     let merged = merge(b"\xff\nb\n\xfe\n", b"\xfd\nb\n\xfe\n", b"\xff\nb\n\xfc", MARKERS);
@@ -64,7 +64,7 @@ fn conflicts_are_counted_or_resolved_as_requested() {
 }
 
 #[test]
-fn markers_are_correct_with_all_kinds_of_line_ends() {
+fn markers_are_correct_with_all_kinds_of_line_endings() {
     let (marked, _) = resolved("a\r\n", "b\r\nsame\r\n", "c\r\nsame\r\n", MARKERS);
     assert_eq!(marked, "<<<<<<< ours\r\nb\r\n=======\r\nc\r\n>>>>>>> theirs\r\nsame\r\n");
     let (marked, _) = resolved("a", "b", "c", DIFF3);

@@ -297,7 +297,7 @@ fn words_are_expanded() {
 }
 
 #[test]
-fn hidden_files_match_but_hidden_directories_do_not() {
+fn wildcards_match_hidden_files_but_not_hidden_directories() {
     let scene = Scene::new();
     let paths = |script: &str| scene.shorten(&scene.analyze(script).paths);
     assert!(paths("rm -rf *").contains(&".env".to_owned()));
