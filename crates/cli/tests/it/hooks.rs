@@ -81,7 +81,7 @@ Checkpoints for ~/project
 
 ● now
 Not covered: dist (`takeback show 1` says why)
-takeback rollback 1  return to the state before a row, files and conversation
+takeback rollback 1  return files and conversation to the state before a row
 takeback diff 1      show what changed since then
 takeback undo        take back only the last turn, and keep your edits
 $ takeback rollback --steps
@@ -95,7 +95,7 @@ Checkpoints for ~/project
 
 ● now
 Not covered: dist (`takeback show 1` says why)
-takeback rollback 1  return to the state before a row, files and conversation
+takeback rollback 1  return files and conversation to the state before a row
 takeback diff 1      show what changed since then
 takeback undo        take back only the last turn, and keep your edits
 ",
@@ -327,7 +327,7 @@ Checkpoints for ~/.zshrc
   ●  1  <id>  <age>  mine  “my shell”  1 file +1 −1  2 steps  before Write ~/.zshrc
 
 ● now
-takeback rollback 1  return to the state before a row, files and conversation
+takeback rollback 1  return files and conversation to the state before a row
 takeback diff 1      show what changed since then
 takeback undo        take back only the last turn, and keep your edits
 $ takeback -C ../.zshrc rollback 1

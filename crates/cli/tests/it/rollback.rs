@@ -37,7 +37,7 @@ Checkpoints for ~/project
 
 ● now  ◆ by hand
 Not covered: node_modules (`takeback show 1` says why)
-takeback rollback 1  return to the state before a row, files and conversation
+takeback rollback 1  return files and conversation to the state before a row
 takeback diff 1      show what changed since then
 takeback undo        take back only the last turn, and keep your edits
 $ takeback rollback 2 --dry-run

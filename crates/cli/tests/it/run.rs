@@ -31,7 +31,7 @@ Checkpoints for ~/project
   ●  1  <id>  <age>  run  “echo out; echo err >&2; echo 2 > a; echo > new”  2 files +2 −1  before run: echo out; echo err >&2; echo 2 > a; ech…
 
 ● now
-takeback rollback 1  return to the state before a row, files and conversation
+takeback rollback 1  return files and conversation to the state before a row
 takeback diff 1      show what changed since then
 takeback undo        take back only the last turn, and keep your edits
 $ takeback undo

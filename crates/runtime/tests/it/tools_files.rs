@@ -177,7 +177,7 @@ fn crlf_line_endings_and_a_missing_final_line_ending_are_kept() {
     bench.put("dos", "a\r\nb\r\nc");
     bench.put("unix", "a\nb");
     let shown = bench.ok("read_file", &json!({ "path": "dos" }));
-    assert!(shown.starts_with("a\nb\nc\n[the file has CRLF line ends"), "{shown}");
+    assert!(shown.starts_with("a\nb\nc\n[the file has CRLF line endings"), "{shown}");
     let edits = json!([{ "old": "a\nb", "new": "x\ny\nz" }]);
     bench.ok("patch", &json!({ "path": "dos", "edits": edits }));
     assert_eq!(bench.get("dos"), "x\r\ny\r\nz\r\nc");

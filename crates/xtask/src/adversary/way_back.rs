@@ -285,7 +285,7 @@ impl Day<'_> {
             self.free_disk()?;
             // A rollback to the checkpoint that the answer names restores the rest.
             let id = answer.json["checkpoint"].as_str().unwrap_or_default();
-            self.log.push(format!("rollback {id} after a rollback {verb} that failed in part"));
+            self.log.push(format!("rollback {id} after a rollback {verb} that partly failed"));
             self.program.run_well(&["rollback", id])?;
             return self.check_files(expected, &format!("rollback {verb} and rollback {id}"));
         }

@@ -39,7 +39,7 @@ pub(crate) fn rewind_in_terminal(sandbox: &Sandbox) -> Result<(), Failure> {
             terminal.type_line(typed)?;
             terminal.wait_until(shown, |screen| screen.contains(shown))?;
             let logs = sandbox.home().join(logs);
-            wait_for("the conversation did not go back", || has_later_log(&logs).then_some(()))?;
+            wait_for("the conversation was not rewound", || has_later_log(&logs).then_some(()))?;
         }
         WayBack::PrintedLine => {
             let resume = roll_back_elsewhere(sandbox)?;

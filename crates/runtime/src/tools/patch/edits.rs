@@ -96,8 +96,8 @@ fn find_replacements<'e>(
     Ok(found.into_iter().map(replace).collect())
 }
 
-/// Returns the old and the new text with the line ends of the file. If a file has CRLF line ends,
-/// the model is shown the file as if it had plain LF line ends.
+/// Returns the old and the new text with the line endings of the file. If a file has CRLF line endings,
+/// the model is shown the file as if it had plain LF line endings.
 fn adapt_line_ends<'e>(content: &[u8], edit: &'e Edit) -> (Cow<'e, str>, Cow<'e, str>) {
     let is_found_later =
         || !content.contains_str(&edit.old) && content.contains_str(to_crlf(&edit.old));

@@ -41,7 +41,7 @@ fn lines_that_differ_in_any_byte_are_different() {
     assert_eq!(clean("a\nb\nc", "a\nb\nc\n", "x\nb\nc"), "x\nb\nc\n");
     let merged = merge(b"\xff\nb\n\xfe\n", b"\xfd\nb\n\xfe\n", b"\xff\nb\n\xfc", MARKERS);
     assert_eq!(merged, Merged::Clean(b"\xfd\nb\n\xfc".to_vec()));
-    // A changed line end is a change like any other.
+    // A changed line ending is a change like any other.
     let report = merge(b"a\nb\n", b"a\r\nb\n", b"A\nb\n", Conflicts::Report);
     assert_eq!(report, Merged::Conflict { count: 1 });
 }
