@@ -64,7 +64,7 @@ impl FileLock {
 pub fn find_holder(path: &Path) -> Option<u32> {
     let file = fs::metadata(path).ok()?;
     let locks = fs::read_to_string("/proc/locks").ok()?;
-    #[allow(clippy::unnecessary_cast, reason = "the numbers of macOS have another type")]
+    #[allow(clippy::unnecessary_cast, reason = "the constants have another type on macOS")]
     let device = file.dev() as rustix::fs::Dev;
     let device = format!("{:02x}:{:02x}", rustix::fs::major(device), rustix::fs::minor(device));
     holder_in(&locks, &device, file.ino())

@@ -172,7 +172,7 @@ fn an_unannounced_turn_is_a_row() {
 }
 
 #[test]
-fn an_unannounced_turn_does_not_get_another_turns_prompt() {
+fn an_unannounced_turn_does_not_get_the_prompt_of_another_turn() {
     let session = Session::new();
     let mut agent = Agent::new(&session, "s1");
     agent.turn("one", "a", "1");
@@ -266,7 +266,7 @@ fn two_sessions_in_one_workspace_have_a_row_each() {
 }
 
 #[test]
-fn overlapping_commands_are_uncertain() {
+fn changes_during_overlapping_commands_are_uncertain() {
     let session = Session::new();
     let (mut one, mut two) = (Agent::new(&session, "s1"), Agent::new(&session, "s2"));
     let first = one.begins("Bash", json!({ "command": "make a" }));

@@ -73,7 +73,7 @@ fn overlapping_calls_that_name_their_files_are_distinguished() {
 }
 
 #[test]
-fn a_busy_ledger_loses_nothing() {
+fn nothing_is_lost_while_the_ledger_is_busy() {
     let session = Session::new();
     session.write("a", "1");
     let mut agent = Agent::new(&session, "s1");
@@ -133,7 +133,7 @@ fn with_a_deleted_session_the_conversation_is_lost_but_no_file_is() {
 }
 
 #[test]
-fn a_link_to_a_workspace_leads_to_the_same_history() {
+fn a_workspace_has_the_same_history_if_it_is_reached_through_a_link() {
     let session = Session::new();
     session.write("a", "1");
     symlink(session.project(), session.base().join("link")).unwrap();

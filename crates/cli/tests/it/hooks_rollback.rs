@@ -244,7 +244,7 @@ The prompt was:
 }
 
 #[test]
-fn a_rollback_shows_all_effects_since_the_checkpoint() {
+fn a_rollback_shows_all_effects_of_commands_since_the_checkpoint() {
     let mut session = Session::new();
     session.write("a", "1");
     let mut agent = Agent::new(&session, "s1");
@@ -347,7 +347,7 @@ $ takeback undo --turn 7
 }
 
 #[test]
-fn undo_of_a_call_that_has_not_ended_is_uncertain() {
+fn changes_by_a_call_that_has_not_ended_are_uncertain_in_an_undo() {
     let session = Session::new();
     session.write("a", "1");
     let mut agent = Agent::new(&session, "s1");

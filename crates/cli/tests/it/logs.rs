@@ -82,7 +82,7 @@ fn unreadable_lines_and_files_are_reported() {
         "
 $ takeback sessions import --from claude
 Read 2 sessions, 2 of them new. Added 13 messages.
-! error: ~/.claude/projects/p/rich.jsonl: line 20: not a JSON object, like 1 later line
+! error: ~/.claude/projects/p/rich.jsonl: line 20: not a JSON object (the same is true of 1 later line)
 [exit Some(1)]
 $ takeback sessions import --from cline
 Read 0 sessions, 0 of them new. Added 0 messages.

@@ -167,7 +167,7 @@ fn an_undo_leaves_the_conversation_unchanged_if_later_turns_follow_or_the_user_a
 }
 
 #[test]
-fn the_agent_is_started_in_the_rewound_conversation() {
+fn the_option_resume_starts_the_agent_in_the_rewound_conversation() {
     use std::os::unix::fs::PermissionsExt;
     let session = Session::new();
     with_two_turns(&session);
@@ -260,7 +260,7 @@ fn a_fork_from_the_end_of_a_session_has_the_whole_conversation() {
 }
 
 #[test]
-fn a_fork_is_continued_by_the_sessions_own_agent_or_by_takebacks() {
+fn a_fork_is_continued_by_the_sessions_own_agent_or_by_takebacks_agent() {
     let session = Session::new();
     with_two_turns(&session);
     let fork = session.base().join("try");
@@ -316,7 +316,7 @@ fn type_in(session: &Session, name: &str, arguments: &str) -> Value {
 }
 
 #[test]
-fn a_plugin_is_told_which_conversation_to_show() {
+fn a_plugin_learns_which_conversation_it_should_show() {
     let session = Session::new();
     with_two_turns(&session);
     let back = type_in(&session, "claude:live", "1");

@@ -158,7 +158,7 @@ fn a_failed_request_has_a_hint() {
 }
 
 #[test]
-fn batches_are_answered_together_and_notifications_are_not_answered() {
+fn a_batch_gets_one_answer_and_a_notification_gets_none() {
     let session = Session::new();
     session.write("a", "1");
     let mut client = Client::new(&session);

@@ -63,7 +63,7 @@ fn the_exit_code_is_that_of_the_command() {
 }
 
 #[test]
-fn options_after_the_command_belong_to_it() {
+fn options_after_the_command_belong_to_the_command() {
     let session = Session::new();
     let output = session.output(&["run", "/bin/echo", "--json", "-v", "--", "x"]);
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "--json -v -- x\n");

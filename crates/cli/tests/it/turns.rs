@@ -52,7 +52,7 @@ fn without_the_ledger_turns_are_still_distinguished() {
 }
 
 #[test]
-fn takebacks_turn_numbers_are_not_mistaken_for_the_agents() {
+fn takebacks_turn_numbers_are_not_mistaken_for_those_of_the_agent() {
     let session = Session::new();
     session.write("a", "0");
     let mut agent = Agent::new(&session, "s1");

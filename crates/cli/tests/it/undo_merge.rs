@@ -21,7 +21,7 @@ fn changed() -> Session {
 }
 
 #[test]
-fn the_users_lines_stay() {
+fn the_lines_of_the_user_stay() {
     let session = changed();
     session.write("a", &session.read("a").replace("9\n", "person\n"));
     let output = session.output(&["undo"]);
@@ -30,7 +30,7 @@ fn the_users_lines_stay() {
 }
 
 #[test]
-fn another_agents_lines_stay() {
+fn the_lines_of_another_agent_stay() {
     let session = changed();
     let mut other = Agent::new(&session, "s2");
     other.turn("change line 8", "a", &session.read("a").replace("8\n", "other\n"));

@@ -99,7 +99,7 @@ fn effects_are_found_by_session_and_by_workspace() {
 }
 
 #[test]
-fn an_effect_without_a_call_is_recorded_once() {
+fn an_effect_that_belongs_to_no_call_is_recorded_once() {
     let mut fixture = Fixture::with_three_turns();
     let mut record = |call: Option<&str>, seconds: i64| {
         let effect = EffectRecord {

@@ -502,7 +502,7 @@ proptest! {
     /// The ledger has the same conversation as the log, regardless of the order in which hooks
     /// report and logs are read.
     #[test]
-    fn hooks_and_logs_make_one_conversation_in_any_order(plans in proptest::collection::vec(turn_plan(), 1..7)) {
+    fn hooks_and_logs_make_one_conversation_regardless_of_their_order(plans in proptest::collection::vec(turn_plan(), 1..7)) {
         let mut fixture = Fixture::new();
         let mut log: Vec<(i64, String)> = Vec::new();
         let mut done = 0;

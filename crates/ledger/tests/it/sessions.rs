@@ -124,7 +124,7 @@ fn a_prefix_of_an_id_is_enough_if_it_is_unambiguous() {
 }
 
 #[test]
-fn lists_have_previews_and_begin_with_the_latest() {
+fn lists_have_previews_and_begin_with_the_latest_session() {
     let mut fixture = Fixture::new();
     for (id, source, workspace) in [("a", "x", "/w"), ("b", "y", "/w"), ("c", "x", "/v")] {
         let session = SessionRecord {

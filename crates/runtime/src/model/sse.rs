@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_is_cut_off_is_not_returned() {
+    fn an_incomplete_event_is_not_returned() {
         assert_eq!(read_all("data: a\n\ndata: b\n"), [event("", "a")]);
         assert_eq!(read_all("data: a"), []);
     }

@@ -368,7 +368,7 @@ fn two_calls_do_not_write_the_same_file_at_once() {
     let write = json!({ "path": "a", "content": "one" });
     assert_eq!(
         bench.fail("write_file", &write),
-        "nothing was written: cannot write a: another call is writing it"
+        "nothing was written: cannot write a: another call is writing to it"
     );
     drop(other);
     bench.ok("write_file", &write);

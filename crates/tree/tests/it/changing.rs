@@ -185,7 +185,7 @@ fn links_that_lead_outside_are_never_followed() {
 /// While directories come and go, each capture succeeds. Afterwards, no capture trusts what was
 /// seen during that time.
 #[test]
-fn directories_that_come_and_go_are_listed_again() {
+fn directories_that_appear_and_disappear_are_listed_again() {
     for scratch in fine_and_coarse() {
         scratch.write("quiet/q", "q");
         let disturb = |round: usize| {

@@ -74,7 +74,7 @@ fn the_filter_also_finds_what_the_agent_said() {
 }
 
 #[test]
-fn the_sessions_are_a_screen_of_their_own() {
+fn the_sessions_have_a_screen_of_their_own() {
     let mut player = Player::with_story(100, 20);
     let size = player.model.size;
     let model = Model::new("~/shop".into(), jiff::tz::TimeZone::UTC, player.model.now, size);

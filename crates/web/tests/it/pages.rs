@@ -22,7 +22,7 @@ fn turn(scratch: &Scratch) -> String {
 }
 
 #[test]
-fn an_empty_home_explains_itself() {
+fn the_page_of_an_empty_home_explains_how_to_begin() {
     let scratch = Scratch::new();
     let page = scratch.browser().page("/");
     assert!(page.contains("No checkpoints yet"), "{page}");

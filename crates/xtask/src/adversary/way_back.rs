@@ -72,7 +72,7 @@ impl Day<'_> {
             return Ok(());
         }
         let (planned, done) = (&planned.json[key], &answer.json[key]);
-        Err(format!("the plan has {planned} as {key}, but the rollback has {done}"))
+        Err(format!("{key} is {planned} in the plan, but {done} in the rollback"))
     }
 
     /// Repeats a rollback that failed outside the workspace. The disk has space again by now.

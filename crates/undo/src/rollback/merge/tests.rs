@@ -352,7 +352,7 @@ proptest! {
 
     /// Applying the changes to one version yields the other, with either algorithm.
     #[test]
-    fn the_changes_of_a_side_turn_the_base_into_that_side(
+    fn applying_the_changes_of_one_side_to_the_base_gives_that_side(
         base in "[abcdefgh\n]{0,60}", side in "[abcdefgh\n]{0,60}",
         frequent in 0usize..90, small in prop::sample::select(vec![0, 20, SMALL]),
     ) {
