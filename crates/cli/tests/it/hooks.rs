@@ -408,7 +408,7 @@ fn the_work_of_a_subagent_is_undone_with_the_turn_of_its_parent() {
 }
 
 #[test]
-fn the_effect_of_the_call_after_a_checkpoint_is_shown() {
+fn a_checkpoint_shows_the_effect_of_the_call_that_follows_it() {
     let session = Session::new();
     for number in 0..200 {
         session.write(&format!("f{number}"), &number.to_string());
@@ -423,7 +423,7 @@ fn the_effect_of_the_call_after_a_checkpoint_is_shown() {
 }
 
 #[test]
-fn effects_are_known_without_a_checkpoint() {
+fn effects_are_recorded_even_without_a_checkpoint() {
     let session = Session::new();
     session.write("a", "1");
     let mut agent = Agent::new(&session, "s1");

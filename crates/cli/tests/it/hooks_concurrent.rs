@@ -416,7 +416,7 @@ fn a_patch_changes_exactly_the_files_that_it_names() {
 }
 
 #[test]
-fn a_call_known_only_by_its_end_is_recorded() {
+fn a_call_is_recorded_even_if_only_its_end_is_reported() {
     let session = Session::new();
     session.write("a", "1");
     let mut agent = Agent::new(&session, "s1");
@@ -430,7 +430,7 @@ fn a_call_known_only_by_its_end_is_recorded() {
 }
 
 #[test]
-fn counts_include_paths_that_only_a_call_named() {
+fn counts_include_paths_that_are_captured_only_because_a_call_named_them() {
     let session = Session::new();
     session.write("node_modules/pkg/x", "1\n");
     let mut agent = Agent::new(&session, "s1");

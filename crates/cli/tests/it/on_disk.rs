@@ -186,7 +186,7 @@ fn the_old_history_is_listed_in_full() {
 }
 
 #[test]
-fn the_old_store_and_ledger_are_intact() {
+fn the_store_and_the_ledger_of_the_old_home_are_intact() {
     let session = moved_home();
     let store = session.json(&["checkpoints", "verify"]);
     assert_eq!((&store["whole"], &store["packs"]), (&json!(true), &json!([])));
@@ -199,7 +199,7 @@ fn the_old_store_and_ledger_are_intact() {
 }
 
 #[test]
-fn the_old_status_names_workspaces_and_failures() {
+fn the_status_of_an_old_home_names_workspaces_and_failures() {
     let session = unpacked_home();
     let status = session.json(&["checkpoints"]);
     let workspaces = status["workspaces"].as_array().unwrap().iter();

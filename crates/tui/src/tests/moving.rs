@@ -118,7 +118,7 @@ fn escape_goes_back_and_finally_closes_the_screen() {
 }
 
 #[test]
-fn the_mouse_selects_rows_and_tabs_and_scrolls() {
+fn the_mouse_can_scroll_and_can_select_rows_and_tabs() {
     let mut player = Player::with_story(100, 24);
     let row = |player: &Player, words: &str| {
         player.screen().lines().position(|line| line.contains(words)).unwrap() as u16

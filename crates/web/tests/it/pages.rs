@@ -127,7 +127,7 @@ fn a_part_of_a_page_comes_without_the_frame_of_a_page() {
 }
 
 #[test]
-fn a_session_links_to_its_checkpoints_and_a_search_to_its_matches() {
+fn the_page_of_a_session_links_to_checkpoints_and_the_search_page_links_to_matches() {
     let scratch = story();
     let browser = scratch.browser();
     let session = browser.page("/sessions/claude%3As1");
