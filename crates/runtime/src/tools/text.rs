@@ -39,8 +39,8 @@ pub(super) fn to_crlf(text: &str) -> String {
     text.replace("\r\n", "\n").replace('\n', "\r\n")
 }
 
-/// Gives new content the line endings and the byte order mark of the content that it replaces. Models
-/// normally write neither CRLF nor a byte order mark.
+/// Gives new content the line endings and the byte order mark of the content that it replaces.
+/// Models normally write neither CRLF nor a byte order mark.
 pub(super) fn keep_conventions(content: &str, replaced: &[u8]) -> Vec<u8> {
     let mut kept = Vec::new();
     if replaced.starts_with(BYTE_ORDER_MARK) && !content.as_bytes().starts_with(BYTE_ORDER_MARK) {
