@@ -61,7 +61,7 @@ class FilesTest(ScratchTest):
             graph.invoke({"name": name}, config_of("t"), durability="sync")
         return saver, graph
 
-    def test_every_checkpoint_has_the_files_of_its_moment(self) -> None:
+    def test_every_checkpoint_has_the_files_as_they_were_at_its_moment(self) -> None:
         saver, graph = self.run_twice()
         states = list(graph.get_state_history(config_of("t")))
         expected = {
@@ -121,7 +121,7 @@ class FilesTest(ScratchTest):
         steps = graph.get_state(config_of("t")).values["steps"]
         self.assertEqual(steps[-1], "second two")
 
-    def test_files_that_were_not_captured_are_an_error(self) -> None:
+    def test_a_rollback_to_files_that_were_not_captured_is_an_error(self) -> None:
         saver = self.open_saver()
         make_graph(saver, self.project).invoke({"name": "one"}, config_of("t"))
         with self.assertRaisesRegex(NoFilesError, "no workspace"):

@@ -95,7 +95,7 @@ class AgentTest(ScratchTest):
             takeback.rollback_apply(1)
         self.assertEqual([one["path"] for one in blocked.exception.plan["blocked"]], ["a"])
 
-    def test_errors_have_types_causes_and_hints(self) -> None:
+    def test_errors_have_types_and_causes_and_hints(self) -> None:
         takeback = self.connect()
         with self.assertRaises(OperationFailedError) as failed:
             takeback.checkpoint_diff(9)

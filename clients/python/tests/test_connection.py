@@ -84,7 +84,7 @@ class DeathTest(ScratchTest):
         with self.assertRaisesRegex(ProtocolError, "expected the answer to request 2"):
             takeback.status()
 
-    def test_an_answer_without_id_belongs_to_the_request(self) -> None:
+    def test_an_answer_without_an_id_belongs_to_the_pending_request(self) -> None:
         with self.assertRaisesRegex(InvalidRequestError, "not a request"):
             self.connect_fake("answer with id null").status()
         with self.assertRaises(RpcError) as odd:

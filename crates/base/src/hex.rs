@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_not_pairs_of_digits_is_refused() {
+    fn text_that_does_not_consist_of_pairs_of_digits_is_refused() {
         for text in ["0", "0g", "+1", " 1", "ä", "00 0"] {
             assert_eq!(decode(text), None, "{text:?}");
             assert_eq!(decode_array::<1>(text), None, "{text:?}");

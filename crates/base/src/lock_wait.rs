@@ -64,7 +64,7 @@ impl FileLock {
 pub fn find_holder(path: &Path) -> Option<u32> {
     let file = fs::metadata(path).ok()?;
     let locks = fs::read_to_string("/proc/locks").ok()?;
-    #[allow(clippy::unnecessary_cast, reason = "the numbers of macOS have another type")]
+    #[allow(clippy::unnecessary_cast, reason = "the constants have another type on macOS")]
     let device = file.dev() as rustix::fs::Dev;
     let device = format!("{:02x}:{:02x}", rustix::fs::major(device), rustix::fs::minor(device));
     holder_in(&locks, &device, file.ino())
@@ -130,7 +130,7 @@ mod tests {
     /// If a process opens a file twice, locks on the two open files exclude each other. So in this
     /// test, the same process can hold the lock and wait for it.
     #[test]
-    fn the_callback_gets_the_holder_after_a_second() {
+    fn the_callback_is_told_the_holder_of_the_lock_after_a_second() {
         static TOLD: AtomicU32 = AtomicU32::new(0);
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("lock");

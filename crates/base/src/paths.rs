@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_can_contain_any_bytes() {
+    fn paths_can_contain_any_bytes() {
         let bytes = b"/a/\xff\n";
         assert_eq!(as_bytes(from_bytes(bytes)), bytes);
     }

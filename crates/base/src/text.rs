@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn disarming_again_changes_nothing() {
+    fn disarming_disarmed_text_changes_nothing() {
         let once = disarm("a\u{1b}[31mb\u{202e}c");
         assert_eq!(once, "a\\u{1b}[31mb\\u{202e}c");
         assert_eq!(disarm(&once), once);

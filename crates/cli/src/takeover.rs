@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn hooks_leave_prompts_to_the_proxy_and_report_calls() {
+    fn hooks_leave_prompts_to_the_proxy_but_report_calls() {
         let home = tempfile::tempdir().unwrap();
         let takeover = Takeover::begin(home.path()).unwrap();
         takeover.add_session("acp", "s/1").unwrap();

@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_query_becomes_a_tsquery() {
+    fn a_query_is_translated_into_a_tsquery() {
         let query = |typed| SearchCollector::<i64>::new(typed, 1).index_query();
         assert_eq!(to_tsquery(&query("a b* OR c").unwrap()), "(('a' & 'b':*) | ('c'))");
         assert_eq!(query("*x*"), None);

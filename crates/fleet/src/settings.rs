@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_one_line_without_space_around_it() {
+    fn the_name_of_a_machine_is_one_line_without_surrounding_spaces() {
         assert!(is_name("build-7") && is_name("Büro 2"));
         for bad in ["", " a", "a\n", "a\u{7}", &"x".repeat(65)] {
             assert!(!is_name(bad), "{bad:?}");

@@ -64,7 +64,7 @@ pub enum LedgerError {
     #[error("task {0:?} already exists")]
     TaskExists(String),
     /// A task's id is also the name of its lock file.
-    #[error("task id {0:?} is not 1 to 64 letters, digits, `-` and `_`")]
+    #[error("task id {0:?} does not consist of 1 to 64 letters, digits, `-` and `_`")]
     BadTaskId(String),
     /// Another process holds the lock of the task, or this process holds it already.
     #[error("task {0} is running")]

@@ -264,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_ascending_subsequence_is_chosen() {
+    fn the_longest_ascending_subsequence_is_found() {
         let chosen = |keys: &[i64], after, up_to| {
             let bounds = Bounds { after, up_to };
             let chosen = longest_ascending(keys, &bounds);

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_truncated_tree_is_malformed_not_shorter() {
+    fn a_truncated_tree_is_malformed_and_not_just_shorter() {
         let mut tree = Vec::new();
         for name in [&b"a"[..], b"b"] {
             push_entry(&mut tree, TreeEntry { mode: Mode::file(0o600), name, oid: Oid::ZERO });

@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_receives_the_events_it_missed_or_a_gap() {
+    fn a_client_receives_the_events_it_missed_or_a_gap_event() {
         let hub = Hub::default();
         drop(hub.subscribe(1_000, None).unwrap());
         for number in 0..KEPT + 10 {

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_secret_is_not_equal_to_it() {
+    fn a_part_of_the_secret_is_not_accepted_as_the_secret() {
         assert!(is_equal("abc", "abc"));
         assert!(!is_equal("ab", "abc"));
         assert!(!is_equal("", "abc"));

@@ -166,7 +166,7 @@ ok
 </testsuites>"#;
 
     #[test]
-    fn names_failures_and_reasons_are_read_from_a_report() {
+    fn names_and_failures_and_reasons_are_read_from_a_report() {
         let results = parse_junit(REPORT);
         let names: Vec<&str> = results.iter().map(|result| result.name.as_str()).collect();
         assert_eq!(names[0], "tree::it undo::a_file_comes_back");

@@ -35,12 +35,12 @@ struct Piece {
 pub(super) fn read_whole_log(path: &Path, bytes: &[u8]) -> Result<Option<WholeLog>, RewindError> {
     let mut pieces = vec![Piece::parse(path.to_owned(), bytes.to_vec())?];
     loop {
-        let first = pieces.last().expect("the log itself is a piece");
+        let first = pieces.last().expect("the list begins with the log itself");
         if first.header["history_base"].is_null() {
             break;
         }
         if pieces.len() == MAX_LOGS {
-            return Err(RewindError::UnknownFormat("it continues too many others"));
+            return Err(RewindError::UnknownFormat("it continues too many other logs"));
         }
         let base = find_base(first)?;
         pieces.push(base);

@@ -129,7 +129,7 @@ fn a_copy_that_is_killed_at_any_step_is_complete_or_gone() {
 }
 
 #[test]
-fn a_copy_at_the_same_point_is_used_again_until_it_is_continued() {
+fn a_copy_at_the_same_point_is_reused_until_it_is_continued() {
     let captured = Session::captured("claude");
     let opened = open(captured.directory.path(), "claude");
     import(&opened, "claude");
@@ -196,7 +196,7 @@ fn a_home_without_copies_is_not_touched() {
 }
 
 #[test]
-fn a_conversation_that_went_back_inside_codex_is_read_completely() {
+fn a_conversation_that_was_rewound_inside_codex_is_read_in_full() {
     let directory = TempDir::new().unwrap();
     let sessions = directory.path().join("sessions");
     fs::create_dir(&sessions).unwrap();

@@ -250,7 +250,7 @@ fn read_all(logs: &[PathBuf]) -> Vec<String> {
 }
 
 #[test]
-fn an_open_conversation_goes_back_in_place_and_its_log_stays() {
+fn an_open_conversation_is_rewound_in_place_and_its_log_stays() {
     let codex = Codex::with_turns(&["one", "two", "three"]);
     let before = read_all(&codex.logs());
     let resume = take_back(&codex.open(), 2);
@@ -262,7 +262,7 @@ fn an_open_conversation_goes_back_in_place_and_its_log_stays() {
 }
 
 #[test]
-fn after_going_back_in_place_everything_is_restored_in_a_copy() {
+fn after_a_rewind_in_place_everything_is_restored_in_a_copy() {
     let codex = Codex::with_turns(&["one", "two", "three"]);
     let opened = codex.open();
     take_back(&opened, 2);
@@ -276,7 +276,7 @@ fn after_going_back_in_place_everything_is_restored_in_a_copy() {
 }
 
 #[test]
-fn a_conversation_goes_back_in_place_repeatedly() {
+fn a_conversation_can_be_rewound_in_place_repeatedly() {
     let codex = Codex::with_turns(&["one", "two", "three"]);
     let opened = codex.open();
     take_back(&opened, 1);
@@ -291,7 +291,7 @@ fn a_conversation_goes_back_in_place_repeatedly() {
 }
 
 #[test]
-fn a_conversation_that_went_back_in_place_is_copied_when_codex_is_closed() {
+fn a_conversation_that_was_rewound_in_place_is_copied_when_codex_is_closed() {
     let codex = Codex::with_turns(&["one", "two", "three"]);
     let opened = codex.open();
     take_back(&opened, 1);
@@ -314,7 +314,7 @@ fn a_conversation_that_went_back_in_place_is_copied_when_codex_is_closed() {
 }
 
 #[test]
-fn a_conversation_is_copied_if_it_cannot_go_back_in_place() {
+fn a_conversation_is_copied_if_it_cannot_be_rewound_in_place() {
     for (status, typed_in) in
         [("active", None), ("notLoaded", None), ("systemError", Some(SESSION))]
     {
@@ -338,7 +338,7 @@ fn a_prompt_after_the_rollback_is_never_lost() {
 }
 
 #[test]
-fn a_conversation_in_which_the_command_is_typed_goes_back_after_its_turn() {
+fn a_conversation_in_which_the_command_is_typed_is_rewound_after_its_turn() {
     let codex = Codex::with_turns(&["one", "two"]);
     codex.set_status("active");
     let opened = open_typed_in(codex.directory.path(), "codex", Some(SESSION));
@@ -354,7 +354,7 @@ fn a_conversation_in_which_the_command_is_typed_goes_back_after_its_turn() {
 }
 
 #[test]
-fn the_copy_of_a_fork_that_codex_made_has_the_whole_conversation() {
+fn a_copy_of_a_fork_made_in_codex_has_the_whole_conversation() {
     let codex = Codex::with_turns(&["one", "two", "three"]);
     let fork = "01a1f0aa-0000-4000-8000-00000000cafe";
     let first = fs::read_to_string(&codex.logs()[0]).unwrap();

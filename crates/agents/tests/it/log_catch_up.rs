@@ -47,7 +47,7 @@ impl LedgerWithLog {
 }
 
 #[test]
-fn a_title_set_after_the_last_message_is_read() {
+fn a_title_is_read_even_if_it_was_set_after_the_last_message() {
     let mut kept = LedgerWithLog::new("opencode", &logs_of("opencode")[0]);
     let session = kept.copy.log.session.clone().unwrap();
     let agent = rusqlite::Connection::open(&kept.copy.log.path).unwrap();

@@ -32,7 +32,7 @@ fn refusal<T>(read: Result<T, LogError>) -> String {
 }
 
 #[test]
-fn views_in_place_of_opencodes_tables_are_not_read() {
+fn views_in_place_of_opencode_tables_are_not_read() {
     let columns = [
         "id, directory, title, parent_id, time_created",
         "id, session_id, time_created, data",
@@ -58,7 +58,7 @@ fn views_in_place_of_opencodes_tables_are_not_read() {
 }
 
 #[test]
-fn pipes_and_generated_columns_in_place_of_opencodes_data_are_not_read() {
+fn pipes_and_generated_columns_in_place_of_opencode_data_are_not_read() {
     let opencode = log_format("opencode").unwrap();
     let directory = TempDir::new().unwrap();
     let path = write_database(directory.path(), &TABLES);
@@ -96,7 +96,7 @@ fn count_messages(read: &ReadPage) -> usize {
 }
 
 #[test]
-fn opencodes_large_messages_are_read_in_small_pages() {
+fn large_opencode_messages_are_read_in_small_pages() {
     let directory = TempDir::new().unwrap();
     let path = write_database(directory.path(), &TABLES);
     write_messages(&Connection::open(&path).unwrap(), 6, 3 << 20);

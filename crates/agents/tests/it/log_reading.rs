@@ -35,7 +35,7 @@ fn every_log_is_read_as_expected() {
     assert_eq!(all.lines().count(), expected.lines().count());
 }
 
-/// Lists offsets to stop at: line ends, the offsets next to them, and some offsets in between.
+/// Lists offsets to stop at: line endings, the offsets next to them, and some offsets in between.
 fn places_to_stop(bytes: &[u8]) -> Vec<usize> {
     let ends = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at);
     let around = ends.flat_map(|end| [end.saturating_sub(1), end, end + 1]);

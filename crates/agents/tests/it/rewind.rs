@@ -264,7 +264,7 @@ fn a_copy_never_ends_with_an_open_call() {
 }
 
 #[test]
-fn the_command_that_continues_a_session_names_it() {
+fn the_command_that_continues_a_session_contains_the_id_of_the_session() {
     for rewind in REWINDS {
         let command = rewind.command("1234-id", Path::new("/own/1234-id.jsonl"));
         assert!(command.len() > 1 && command.join(" ").contains("1234-id"), "{command:?}");
@@ -451,7 +451,7 @@ fn a_running_gemini_can_load_a_copy_of_its_conversation() {
 }
 
 #[test]
-fn a_log_that_is_not_among_those_of_the_workspace_is_not_copied_for_another_directory() {
+fn a_log_stored_outside_its_workspaces_logs_is_not_copied_for_another_directory() {
     let session = Session::captured("claude");
     let messages = session.messages();
     let moved = MovedDirectory { from: Path::new("/ELSEWHERE"), to: Path::new("/NEW") };
@@ -614,7 +614,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 10, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_made_up_transcript_is_copied_exactly_up_to_every_turn(
+    fn a_generated_transcript_is_copied_exactly_up_to_every_turn(
         steps in prop::collection::vec(any_step(), 0..7),
     ) {
         for rewind in REWINDS {

@@ -159,7 +159,7 @@ fn list_usage(row: usize, in_agent: bool) -> [(String, &'static str); 3] {
         false => ("takeback rollback", "takeback diff", "takeback undo"),
     };
     [
-        (format!("{rollback} {row}"), "return to the state before a row, files and conversation"),
+        (format!("{rollback} {row}"), "return files and conversation to the state before a row"),
         (format!("{diff} {row}"), "show what changed since then"),
         (undo.to_owned(), "take back only the last turn, and keep your edits"),
     ]

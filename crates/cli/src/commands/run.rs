@@ -108,7 +108,7 @@ impl CommandSession {
         let words: Vec<String> =
             arguments.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         let input = json!({ "command": words });
-        let line = find_script(&input).expect("words are a command");
+        let line = find_script(&input).expect("a list of words is a command");
         let call = ToolCall {
             id: Some("1".into()),
             tool: "run".into(),

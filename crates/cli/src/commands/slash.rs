@@ -51,7 +51,7 @@ enum Typed {
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
     let Typed::Words(words) = &arguments.typed;
     let words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into()).collect();
-    let (name, rest) = words.split_first().expect("clap requires a word");
+    let (name, rest) = words.split_first().expect("clap requires at least one word");
     let rest = match rest {
         [text] => split_words(text),
         words => words.to_vec(),

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_lead_elsewhere_are_refused() {
+    fn options_that_point_outside_the_workspace_or_skip_questions_are_refused() {
         for text in [
             "/rollback --home /tmp/other 1",
             "/rollback -C/etc 1",
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_running_turn_keeps_what_it_depends_on() {
+    fn commands_that_disturb_a_running_turn_have_to_wait() {
         for (text, needs) in [
             ("/rollback", false),
             ("/rollback 1", true),

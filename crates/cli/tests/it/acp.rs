@@ -79,7 +79,7 @@ fn a_prompt_waits_for_its_checkpoint_and_can_be_taken_back() {
 }
 
 #[test]
-fn turns_messages_calls_and_usage_are_in_the_ledger() {
+fn turns_and_messages_and_calls_and_usage_are_in_the_ledger() {
     let session = Session::new();
     session.write("a", "0\n");
     let mut talk = Conversation::new(&session);

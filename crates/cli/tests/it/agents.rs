@@ -362,7 +362,7 @@ fn effects_are_in_the_notice() {
 }
 
 #[test]
-fn a_subagents_work_is_part_of_its_parents_turn() {
+fn the_work_of_a_subagent_is_part_of_the_turn_of_its_parent() {
     let scene = Scene::new("claude");
     let child = |payload: &mut Value| payload["agent_id"] = json!("a1");
     scene.tell_all(&["SessionStart", "UserPromptSubmit", "PreToolUse.Write"]);
@@ -440,7 +440,7 @@ fn every_file_that_a_patch_names_is_protected() {
 }
 
 #[test]
-fn a_shell_command_in_another_directory_is_protected_there() {
+fn a_shell_command_that_runs_in_another_directory_is_protected_there() {
     let scene = Scene::new("gemini");
     let elsewhere = scene.session.base().join("elsewhere");
     fs::create_dir_all(elsewhere.join(".git")).unwrap();

@@ -113,7 +113,7 @@ fn a_call_that_needs_approval_waits_and_can_be_abandoned() {
 }
 
 #[test]
-fn a_call_that_waits_for_approval_is_refused_if_the_user_then_wants_no_questions() {
+fn a_call_that_waits_for_approval_is_refused_if_the_task_is_resumed_without_questions() {
     let server = Server::start(writer).unwrap();
     let session = with_model(&server);
     chat(&session, &["chat", "-p", "publish"]).output().unwrap();

@@ -108,7 +108,7 @@ fn the_error_for_a_refused_key_or_model_says_what_to_check_and_the_prompt_is_kep
 }
 
 #[test]
-fn a_model_that_makes_the_same_mistake_again_and_again_is_stopped() {
+fn a_turn_ends_if_the_model_makes_the_same_mistake_again_and_again() {
     let server = Server::start(|request: &Request| match request.last_text() {
         "fly" => Reply::call("fly", json!({ "to": "the moon" })),
         "read" => Reply::call("read_file", json!({ "path": "missing" })),
@@ -138,7 +138,7 @@ fn a_model_that_makes_the_same_mistake_again_and_again_is_stopped() {
 }
 
 #[test]
-fn a_model_that_makes_only_unusable_calls_is_stopped() {
+fn a_turn_ends_if_the_model_makes_only_unusable_calls() {
     let server = Server::start(|request: &Request| {
         let asked = request.messages.len();
         match request.last_text() {
@@ -239,7 +239,7 @@ fn nothing_is_lost_if_the_disk_fills_up_during_a_turn() {
 }
 
 #[test]
-fn a_turn_waits_for_a_ledger_that_another_process_locks() {
+fn a_turn_waits_for_a_ledger_locked_by_another_process() {
     let (reach, reached) = channel();
     let (lock, locked) = channel();
     let (reach, locked) = (Mutex::new(reach), Mutex::new(locked));

@@ -65,7 +65,7 @@ fn status_and_doctor_show_what_was_left_open() {
 }
 
 #[test]
-fn a_task_that_cannot_be_resumed_or_cancelled_says_why() {
+fn the_refusal_to_resume_or_cancel_a_task_says_why() {
     let model = StuckModel::start(writer, |request| request.last_text() == "stall");
     let session = with_model(&model.server);
     chat_output(&session, &["chat", "-p", "write"]);

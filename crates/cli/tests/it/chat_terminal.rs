@@ -122,7 +122,7 @@ fn an_approval_is_asked_for_once_and_remembered() {
 }
 
 #[test]
-fn ctrl_c_stops_a_turn_and_ctrl_c_twice_ends_the_chat() {
+fn pressing_ctrl_c_once_stops_a_turn_and_pressing_it_twice_ends_the_chat() {
     let turnstile = Turnstile::new();
     let (opened, reach) = (turnstile.opened.clone(), turnstile.reach.clone());
     let server = Server::start(move |request: &Request| match request.last_text() {

@@ -415,7 +415,7 @@ fn a_checkpoint_of_an_unchanged_workspace_adds_no_row() {
 }
 
 #[test]
-fn colors_of_usage_errors_follow_the_option() {
+fn the_colors_of_usage_errors_follow_the_color_option() {
     let session = Session::new();
     let colored = |arguments: &[&str]| {
         let output = session.command(arguments).env("NO_COLOR", "1").output().unwrap();

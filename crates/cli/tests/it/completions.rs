@@ -60,7 +60,7 @@ fn ask_bash(session: &Session, line: &str, kind: u32) -> Option<Vec<String>> {
 }
 
 #[test]
-fn bash_completes_commands_checkpoints_sessions_paths_and_settings() {
+fn bash_completes_commands_and_checkpoints_and_sessions_and_paths_and_settings() {
     let session = worked();
     let ask = |line: &str| ask_bash(&session, line, 9).unwrap();
     assert_eq!(ask("takeback rollb"), ["rollback"]);

@@ -57,7 +57,7 @@ ledger.redact = false  (as before)
 }
 
 #[test]
-fn a_wrong_setting_or_value_changes_nothing() {
+fn a_command_with_a_wrong_setting_or_value_changes_nothing() {
     let mut session = Session::new();
     let text = "[checkpoints]\nmax_files = 7\n";
     configure(&session, text);
@@ -172,7 +172,7 @@ fn the_path_is_printed_even_before_there_is_a_file() {
 }
 
 #[test]
-fn mistakes_made_in_the_editor_can_be_corrected_before_they_count() {
+fn mistakes_made_in_the_editor_can_be_corrected_before_they_take_effect() {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_files = 7\n");
     // The first edit makes a mistake, and the second one corrects it.

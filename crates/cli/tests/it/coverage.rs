@@ -13,7 +13,7 @@ fn kept_paths(view: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn a_file_that_becomes_covered_was_not_created_by_the_turn() {
+fn a_file_that_becomes_covered_does_not_count_as_created_by_the_turn() {
     let session = Session::new();
     session.write("data/x", "mine");
     session.write(".gitignore", "data/\n");
@@ -29,7 +29,7 @@ fn a_file_that_becomes_covered_was_not_created_by_the_turn() {
 }
 
 #[test]
-fn a_file_that_becomes_uncovered_was_not_deleted_by_the_turn() {
+fn a_file_that_becomes_uncovered_does_not_count_as_deleted_by_the_turn() {
     let session = Session::new();
     session.write("notes/x", "first");
     let mut agent = Agent::new(&session, "s1");

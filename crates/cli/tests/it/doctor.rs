@@ -110,7 +110,7 @@ fn hooks_that_are_disabled_or_run_twice_are_reported() {
 }
 
 #[test]
-fn problems_in_the_store_ledger_and_configuration_are_reported() {
+fn problems_in_the_store_and_the_ledger_and_the_configuration_are_reported() {
     let session = Session::new();
     session.write("a", "1");
     let mut agent = Agent::new(&session, "s1");
@@ -162,7 +162,7 @@ fn a_bundle_that_reports_problems_is_still_a_success() {
 }
 
 #[test]
-fn a_bundle_masks_names_paths_and_secrets() {
+fn a_bundle_masks_names_and_paths_and_secrets() {
     let session = Session::new();
     session.write("a", "1");
     let secret = "ghp_Q7hf72Kd02mVn41bXc9sLw83TzRp65AyEu1G";

@@ -67,7 +67,7 @@ fn a_rollback_restores_workspaces_in_which_a_later_state_was_pruned() {
 }
 
 #[test]
-fn a_workspace_only_rollback_does_not_change_other_workspaces() {
+fn a_rollback_limited_to_the_workspace_does_not_change_other_workspaces() {
     let (session, _) = worked_outside();
     session.json(&["rollback", "1", "--workspace-only"]);
     assert_is(&session, "1", "2", "2");
@@ -112,7 +112,7 @@ fn a_rollback_keeps_changes_by_earlier_turns_outside_the_workspace() {
 }
 
 #[test]
-fn a_rollback_into_a_turn_takes_back_only_later_changes_outside_the_workspace() {
+fn a_rollback_into_a_turn_takes_back_only_the_later_changes_outside_the_workspace() {
     let session = Session::new();
     let (before, after) = (session.base().join(".bashrc"), session.base().join(".profile"));
     fs::write(&before, "1").unwrap();
@@ -401,7 +401,7 @@ impl Drop for NailedDown {
 }
 
 #[test]
-fn a_rollback_that_fails_outside_the_workspace_says_what_to_do() {
+fn a_rollback_says_what_to_do_if_it_fails_outside_the_workspace() {
     let (session, _) = worked_outside();
     let Some(nailed) = NailedDown::mount(session.base().join(".bashrc")) else { return };
     let output = session.output(&["rollback", "1"]);
@@ -419,7 +419,7 @@ fn a_rollback_that_fails_outside_the_workspace_says_what_to_do() {
 }
 
 #[test]
-fn an_undone_rollback_that_fails_outside_the_workspace_says_what_to_do() {
+fn undoing_a_rollback_says_what_to_do_if_it_fails_outside_the_workspace() {
     let (session, _) = worked_outside();
     session.json(&["rollback", "1"]);
     let Some(nailed) = NailedDown::mount(session.base().join(".bashrc")) else { return };

@@ -11,7 +11,7 @@ fn say(session: &Session, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn a_turn_a_session_and_a_day_are_written_to_files() {
+fn a_turn_and_a_whole_day_can_be_exported_to_a_file() {
     let session = with_two_turns();
     for subject in ["1", "today"] {
         let said = say(&session, &["export", "--html", subject, "-o", "page.html"]);
@@ -29,7 +29,7 @@ fn a_turn_a_session_and_a_day_are_written_to_files() {
 }
 
 #[test]
-fn a_checkpoint_is_named_pinned_and_deleted_later() {
+fn a_checkpoint_can_be_named_then_pinned_and_later_deleted() {
     let session = with_two_turns();
     let said = say(&session, &["checkpoints", "name", "2", "good"]);
     assert!(said.contains("is called good"), "{said}");

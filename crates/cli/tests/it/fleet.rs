@@ -132,7 +132,7 @@ fn without_a_fleet_the_ledger_has_no_triggers_and_commands_say_what_to_do() {
 }
 
 #[test]
-fn a_machine_that_leaves_marks_no_more_changes() {
+fn a_machine_stops_marking_changes_once_it_has_left_the_fleet() {
     let Some(server) = Server::start() else { return };
     let session = machine(&server, "first");
     create_fleet(&session);

@@ -78,7 +78,7 @@ fn a_recreated_directory_has_its_old_history() {
 }
 
 #[test]
-fn an_old_inner_history_does_not_hide_the_checkpoints_around_it() {
+fn the_old_history_of_a_subdirectory_does_not_hide_the_history_of_the_project() {
     let session = Session::new();
     session.write("sub/a", "0");
     let mut agent = Agent::new(&session, "s1");

@@ -110,7 +110,7 @@ fn the_screen_fits_narrow_and_wide_terminals() {
 }
 
 #[test]
-fn a_rollback_and_the_way_back_take_a_few_keys() {
+fn a_rollback_and_its_reversal_each_take_only_a_few_keys() {
     let session = worked();
     let Some(mut terminal) = start(&session, 100, 24) else { return };
     terminal.press("\r");
@@ -242,7 +242,7 @@ fn the_pager_shows_the_whole_diff_and_returns() {
 }
 
 #[test]
-fn the_screen_respects_no_color_and_a_locale_without_unicode() {
+fn the_screen_honors_the_no_color_variable_and_locales_without_unicode() {
     let session = worked();
     let variables = [("NO_COLOR", "1"), ("LANG", "C")];
     let Some(mut terminal) = start_with(&session, 100, 24, &variables) else { return };

@@ -57,7 +57,7 @@ fn a_turn_is_one_row_with_its_steps() {
 }
 
 #[test]
-fn the_list_has_prompts_effects_counts_and_steps() {
+fn the_list_has_prompts_and_effects_and_counts_and_steps() {
     let mut session = Session::new();
     session.write("config.py", "old\n");
     session.write("dist/x", "");
@@ -81,7 +81,7 @@ Checkpoints for ~/project
 
 ● now
 Not covered: dist (`takeback show 1` says why)
-takeback rollback 1  return to the state before a row, files and conversation
+takeback rollback 1  return files and conversation to the state before a row
 takeback diff 1      show what changed since then
 takeback undo        take back only the last turn, and keep your edits
 $ takeback rollback --steps
@@ -95,7 +95,7 @@ Checkpoints for ~/project
 
 ● now
 Not covered: dist (`takeback show 1` says why)
-takeback rollback 1  return to the state before a row, files and conversation
+takeback rollback 1  return files and conversation to the state before a row
 takeback diff 1      show what changed since then
 takeback undo        take back only the last turn, and keep your edits
 ",
@@ -124,7 +124,7 @@ fn the_first_call_adds_a_row_and_later_calls_add_a_step_if_something_changed() {
 }
 
 #[test]
-fn with_the_granularity_turn_no_steps_are_added() {
+fn no_steps_are_added_if_the_granularity_is_turn() {
     let session = Session::new();
     configure(&session, "[checkpoints]\ngranularity = \"turn\"\n");
     session.write("a", "1");
@@ -172,7 +172,7 @@ fn an_unannounced_turn_is_a_row() {
 }
 
 #[test]
-fn an_unannounced_turn_does_not_get_another_turns_prompt() {
+fn an_unannounced_turn_does_not_get_the_prompt_of_another_turn() {
     let session = Session::new();
     let mut agent = Agent::new(&session, "s1");
     agent.turn("one", "a", "1");
@@ -266,7 +266,7 @@ fn two_sessions_in_one_workspace_have_a_row_each() {
 }
 
 #[test]
-fn overlapping_commands_are_uncertain() {
+fn changes_during_overlapping_commands_are_uncertain() {
     let session = Session::new();
     let (mut one, mut two) = (Agent::new(&session, "s1"), Agent::new(&session, "s2"));
     let first = one.begins("Bash", json!({ "command": "make a" }));
@@ -327,7 +327,7 @@ Checkpoints for ~/.zshrc
   ●  1  <id>  <age>  mine  “my shell”  1 file +1 −1  2 steps  before Write ~/.zshrc
 
 ● now
-takeback rollback 1  return to the state before a row, files and conversation
+takeback rollback 1  return files and conversation to the state before a row
 takeback diff 1      show what changed since then
 takeback undo        take back only the last turn, and keep your edits
 $ takeback -C ../.zshrc rollback 1
@@ -408,7 +408,7 @@ fn the_work_of_a_subagent_is_undone_with_the_turn_of_its_parent() {
 }
 
 #[test]
-fn the_effect_of_the_call_after_a_checkpoint_is_shown() {
+fn a_checkpoint_shows_the_effect_of_the_call_that_follows_it() {
     let session = Session::new();
     for number in 0..200 {
         session.write(&format!("f{number}"), &number.to_string());
@@ -423,7 +423,7 @@ fn the_effect_of_the_call_after_a_checkpoint_is_shown() {
 }
 
 #[test]
-fn effects_are_known_without_a_checkpoint() {
+fn effects_are_recorded_even_without_a_checkpoint() {
     let session = Session::new();
     session.write("a", "1");
     let mut agent = Agent::new(&session, "s1");

@@ -73,7 +73,7 @@ fn overlapping_calls_that_name_their_files_are_distinguished() {
 }
 
 #[test]
-fn a_busy_ledger_loses_nothing() {
+fn nothing_is_lost_while_the_ledger_is_busy() {
     let session = Session::new();
     session.write("a", "1");
     let mut agent = Agent::new(&session, "s1");
@@ -96,7 +96,7 @@ fn a_busy_ledger_loses_nothing() {
 }
 
 #[test]
-fn a_broken_ledger_loses_the_conversation_but_no_file() {
+fn with_a_broken_ledger_the_conversation_is_lost_but_no_file_is() {
     let session = Session::new();
     session.write("a", "1");
     let mut agent = Agent::new(&session, "s1");
@@ -121,7 +121,7 @@ fn a_broken_ledger_loses_the_conversation_but_no_file() {
 }
 
 #[test]
-fn a_deleted_session_loses_the_conversation_but_no_file() {
+fn with_a_deleted_session_the_conversation_is_lost_but_no_file_is() {
     let session = Session::new();
     session.write("a", "1");
     let mut agent = Agent::new(&session, "s1");
@@ -133,7 +133,7 @@ fn a_deleted_session_loses_the_conversation_but_no_file() {
 }
 
 #[test]
-fn a_link_to_a_workspace_leads_to_the_same_history() {
+fn a_workspace_has_the_same_history_if_it_is_reached_through_a_link() {
     let session = Session::new();
     session.write("a", "1");
     symlink(session.project(), session.base().join("link")).unwrap();
@@ -182,7 +182,7 @@ fn a_workspace_is_found_from_a_subdirectory() {
 
 /// A home directory is never captured as a whole, no matter what an agent reports.
 #[test]
-fn work_in_the_home_directory_protects_the_files_that_are_named() {
+fn files_that_a_call_in_the_home_directory_names_are_protected() {
     let session = Session::new();
     fs::write(session.base().join("notes.txt"), "1").unwrap();
     let mut agent = Agent::new(&session, "s1");
@@ -199,7 +199,7 @@ fn work_in_the_home_directory_protects_the_files_that_are_named() {
 
 /// If an agent that works in `~` names `project/a`, that project is protected.
 #[test]
-fn work_in_the_home_directory_protects_the_projects_that_are_named() {
+fn projects_that_a_call_in_the_home_directory_names_are_protected() {
     let session = Session::new();
     session.write("Makefile", "");
     session.write("src/a", "1");
@@ -238,7 +238,7 @@ fn late_work_at_the_end_of_a_turn_does_not_affect_the_next_turn() {
 }
 
 #[test]
-fn undo_restores_directories_links_and_modes() {
+fn undo_restores_directories_and_links_and_modes() {
     use std::os::unix::fs::PermissionsExt;
     let session = Session::new();
     session.write("dir/x", "1");
@@ -294,7 +294,7 @@ Restored 1 file. `takeback rollback undo` takes this back.
 }
 
 #[test]
-fn a_session_that_continues_after_its_end_has_new_turns() {
+fn a_session_that_resumes_after_its_end_starts_a_new_turn() {
     let session = Session::new();
     let mut agent = Agent::new(&session, "s1");
     agent.turn("one", "a", "1");
@@ -308,7 +308,7 @@ fn a_session_that_continues_after_its_end_has_new_turns() {
 
 /// Any report of new work reopens a session that has ended.
 #[test]
-fn a_session_that_continues_has_not_ended() {
+fn a_resumed_session_no_longer_counts_as_ended() {
     let session = Session::new();
     let ended = || -> bool {
         let sql = "SELECT ended_at IS NOT NULL FROM sessions WHERE id = 'mine:s1'";
@@ -331,7 +331,7 @@ fn a_session_that_continues_has_not_ended() {
 }
 
 #[test]
-fn a_session_without_prompts_that_continues_after_its_end_has_new_turns() {
+fn a_session_without_prompts_starts_a_new_turn_when_it_resumes_after_its_end() {
     let session = Session::new();
     let mut agent = Agent::new(&session, "s1");
     for content in ["1", "2"] {
@@ -416,7 +416,7 @@ fn a_patch_changes_exactly_the_files_that_it_names() {
 }
 
 #[test]
-fn a_call_known_only_by_its_end_is_recorded() {
+fn a_call_is_recorded_even_if_only_its_end_is_reported() {
     let session = Session::new();
     session.write("a", "1");
     let mut agent = Agent::new(&session, "s1");
@@ -430,7 +430,7 @@ fn a_call_known_only_by_its_end_is_recorded() {
 }
 
 #[test]
-fn counts_include_paths_that_only_a_call_named() {
+fn counts_include_paths_that_are_captured_only_because_a_call_named_them() {
     let session = Session::new();
     session.write("node_modules/pkg/x", "1\n");
     let mut agent = Agent::new(&session, "s1");

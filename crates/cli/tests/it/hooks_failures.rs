@@ -140,7 +140,7 @@ fn a_failure_because_of_a_full_disk_is_recorded_and_shown() {
 }
 
 #[test]
-fn a_rollback_names_a_repository_that_a_full_disk_kept_from_being_saved() {
+fn a_rollback_names_a_repository_that_was_not_saved_because_the_disk_was_full() {
     let session = Session::new();
     let Some(_small) = SmallFileSystem::mount_at(&session.base().join(".takeback")) else { return };
     session.write("vendor/lib/a", "1");

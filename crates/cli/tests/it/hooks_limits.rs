@@ -40,7 +40,7 @@ fn a_hook_does_not_wait_for_the_end_of_its_input() {
 }
 
 #[test]
-fn broken_json_is_a_failure_although_the_input_stays_open() {
+fn broken_json_is_a_failure_even_if_the_input_stays_open() {
     let session = Session::new();
     let output = hook_with_open_input(&session, b"{\"event\": \"before_tool\"] ");
     assert_eq!(output.status.code(), Some(0));

@@ -43,7 +43,7 @@ fn three_turns() -> Session {
 }
 
 #[test]
-fn a_rollback_rewinds_the_conversation_to_before_that_turn() {
+fn a_rollback_rewinds_the_conversation_to_before_the_turn() {
     let mut session = three_turns();
     session.takeback(&["rollback", "2"]);
     session.assert(
@@ -83,7 +83,7 @@ fn a_rollback_and_its_dry_run_have_the_documented_shape() {
 }
 
 #[test]
-fn a_rollback_to_a_step_rewinds_the_conversation_from_that_call_on() {
+fn a_rollback_to_a_step_takes_back_the_conversation_from_its_call_on() {
     let session = Session::new();
     session.write("a", "0");
     let mut agent = Agent::new(&session, "s1");
@@ -135,7 +135,7 @@ $ takeback rollback 1 a --chat-only
 }
 
 #[test]
-fn undoing_a_rollback_restores_messages_and_a_redo_takes_them_back() {
+fn undoing_a_rollback_restores_messages_and_a_redo_takes_them_back_again() {
     let mut session = three_turns();
     session.output(&["rollback", "2"]);
     session.takeback(&["rollback", "undo"]);
@@ -244,7 +244,7 @@ The prompt was:
 }
 
 #[test]
-fn a_rollback_shows_all_effects_since_the_checkpoint() {
+fn a_rollback_shows_all_effects_of_commands_since_the_checkpoint() {
     let mut session = Session::new();
     session.write("a", "1");
     let mut agent = Agent::new(&session, "s1");
@@ -347,7 +347,7 @@ $ takeback undo --turn 7
 }
 
 #[test]
-fn undo_of_a_call_that_has_not_ended_is_uncertain() {
+fn changes_by_a_call_that_has_not_ended_are_uncertain_in_an_undo() {
     let session = Session::new();
     session.write("a", "1");
     let mut agent = Agent::new(&session, "s1");

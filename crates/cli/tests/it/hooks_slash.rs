@@ -101,7 +101,7 @@ fn a_prompt_cannot_name_paths_outside_the_workspace() {
 }
 
 #[test]
-fn without_a_user_a_prompt_only_lists_checkpoints() {
+fn without_a_user_a_prompt_can_only_list_checkpoints() {
     let session = hostile_project();
     let log = session.base().join("rollout.jsonl");
     let first = json!({ "type": "session_meta", "payload": { "originator": "codex_exec" } });

@@ -143,7 +143,7 @@ pub(crate) fn install_by_another(session: &Session, agent: &str) -> PathBuf {
 }
 
 #[test]
-fn an_update_keeps_the_first_original() {
+fn an_update_keeps_the_original_from_before_the_first_install() {
     let session = Session::new();
     let path = write_file(&session, ".claude/settings.json", SETTINGS);
     let old = install_by_another(&session, "claude");
@@ -431,7 +431,7 @@ fn the_installed_hook_command_protects_the_workspace() {
 }
 
 #[test]
-fn a_rollback_typed_inside_an_agent_is_answered_without_its_model() {
+fn a_rollback_typed_inside_an_agent_is_answered_without_asking_the_model() {
     let session = Session::new();
     session.write("a.txt", "one\n");
     let tell = |agent: &str, event: Value| {
@@ -526,7 +526,7 @@ fn past_conversations_are_offered_and_imported() {
 }
 
 #[test]
-fn zed_gets_agents_and_uninstalling_restores_every_byte() {
+fn installing_adds_agents_to_zed_and_uninstalling_restores_every_byte() {
     let session = Session::new();
     let settings = "// mine\n{\n  \"theme\": \"One Dark\",\n  \"agent_servers\": { \"Other\": { \"type\": \"registry\" }, },\n}\n";
     write_file(&session, ".config/zed/settings.json", settings);

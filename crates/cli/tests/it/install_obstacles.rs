@@ -209,7 +209,7 @@ fn uninstall_works_with_a_damaged_record_or_copy() {
 }
 
 #[test]
-fn files_keep_their_owner_group_and_mode() {
+fn files_keep_their_owner_and_group_and_mode() {
     let session = Session::new();
     let settings = write_file(&session, ".claude/settings.json", SETTINGS);
     let base = session.base();

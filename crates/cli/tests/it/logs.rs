@@ -82,7 +82,7 @@ fn unreadable_lines_and_files_are_reported() {
         "
 $ takeback sessions import --from claude
 Read 2 sessions, 2 of them new. Added 13 messages.
-! error: ~/.claude/projects/p/rich.jsonl: line 20: not a JSON object, like 1 later line
+! error: ~/.claude/projects/p/rich.jsonl: line 20: not a JSON object (the same is true of 1 later line)
 [exit Some(1)]
 $ takeback sessions import --from cline
 Read 0 sessions, 0 of them new. Added 0 messages.
@@ -348,7 +348,7 @@ fn a_rollback_to_a_step_rewinds_the_conversation_to_its_call() {
 
 /// Droid reports no prompts when it runs a single task. They are only in its log.
 #[test]
-fn a_prompt_known_only_from_the_log_is_listed() {
+fn a_prompt_is_listed_even_if_it_is_known_only_from_the_log() {
     let session = Session::new();
     let log = session.base().join(".factory/sessions/p/d.jsonl");
     fs::create_dir_all(log.parent().unwrap()).unwrap();
@@ -378,7 +378,7 @@ fn a_prompt_known_only_from_the_log_is_listed() {
 
 /// Cline's hooks report neither the conversation nor the path of the log.
 #[test]
-fn a_log_that_no_hook_named_is_found() {
+fn a_log_is_found_even_if_no_hook_named_it() {
     let session = Session::new();
     let log = session.base().join(".cline/data/sessions/77_x/77_x.messages.json");
     fs::create_dir_all(log.parent().unwrap()).unwrap();

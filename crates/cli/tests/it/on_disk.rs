@@ -186,7 +186,7 @@ fn the_old_history_is_listed_in_full() {
 }
 
 #[test]
-fn the_old_store_and_ledger_are_intact() {
+fn the_store_and_the_ledger_of_the_old_home_are_intact() {
     let session = moved_home();
     let store = session.json(&["checkpoints", "verify"]);
     assert_eq!((&store["whole"], &store["packs"]), (&json!(true), &json!([])));
@@ -199,7 +199,7 @@ fn the_old_store_and_ledger_are_intact() {
 }
 
 #[test]
-fn the_old_status_names_workspaces_and_failures() {
+fn the_status_of_an_old_home_names_workspaces_and_failures() {
     let session = unpacked_home();
     let status = session.json(&["checkpoints"]);
     let workspaces = status["workspaces"].as_array().unwrap().iter();
@@ -224,7 +224,7 @@ fn the_old_status_names_workspaces_and_failures() {
 }
 
 #[test]
-fn old_checkpoints_are_compared_with_the_present() {
+fn old_checkpoints_can_be_compared_with_the_current_files() {
     let session = moved_home();
     let diff = session.json(&["rollback", "diff", "7"]);
     let changes: Vec<_> = diff["changes"]
@@ -298,7 +298,7 @@ fn a_rollback_to_an_old_checkpoint_is_undone_and_redone() {
 }
 
 #[test]
-fn a_step_a_name_and_a_single_path_of_the_old_history_come_back() {
+fn steps_and_names_and_single_paths_of_the_old_history_can_be_restored() {
     let session = moved_home();
     session.json(&["rollback", "before-rename", ".env"]);
     assert_eq!(session.read(".env"), "SECRET=1\n");
@@ -310,7 +310,7 @@ fn a_step_a_name_and_a_single_path_of_the_old_history_come_back() {
 }
 
 #[test]
-fn the_rollback_and_the_undo_of_0_1_are_undone_and_redone() {
+fn a_rollback_and_an_undo_made_by_version_0_1_can_be_undone_and_redone() {
     let session = moved_home();
     session.json(&["rollback", "undo"]);
     let mut undone = files_as_packed();

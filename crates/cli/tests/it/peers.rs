@@ -89,7 +89,7 @@ Checkpoints for ~/project
 
 ● now
 Not covered: large, node_modules (`takeback show 1` says why)
-takeback rollback 1  return to the state before a row, files and conversation
+takeback rollback 1  return files and conversation to the state before a row
 takeback diff 1      show what changed since then
 takeback undo        take back only the last turn, and keep your edits
 $ takeback rollback 1 -v
@@ -253,7 +253,7 @@ fn a_marker_in_the_home_directory_does_not_make_it_a_project() {
 
 /// Hermes and Myrm: files created after the checkpoint survived a restore.
 #[test]
-fn the_tree_equals_the_checkpoint_but_uncovered_files_stay() {
+fn a_rollback_makes_the_tree_equal_to_the_checkpoint_except_for_uncovered_files() {
     let session = Session::new();
     session.write("a", "1");
     session.output(&["checkpoint"]);
@@ -325,7 +325,7 @@ fn a_checkpoint_of_another_workspace_is_refused() {
 
 /// Hermes: the file name `*.py` was treated as a pattern.
 #[test]
-fn a_file_whose_name_is_a_pattern_is_meant_literally() {
+fn a_file_name_that_looks_like_a_pattern_is_taken_literally() {
     let session = Session::new();
     session.write("*.py", "1");
     session.write("a.py", "1");
@@ -417,7 +417,7 @@ fn restoring_a_single_file_keeps_the_conversation() {
 /// Hermes: every model call counted as a "turn", although its documentation says that every user
 /// message counts as one.
 #[test]
-fn a_turn_is_one_user_message_and_all_its_work() {
+fn a_turn_is_one_user_message_with_all_the_work_that_follows_it() {
     let session = Session::new();
     let mut agent = Agent::new(&session, "s1");
     agent.hears("one message");
@@ -433,7 +433,7 @@ fn a_turn_is_one_user_message_and_all_its_work() {
 /// Hermes: a regular expression for destructive commands missed 38 of 50 real ones. Myrm's missed
 /// all commands whose names do not reveal what they do.
 #[test]
-fn commands_that_regular_expressions_missed_get_checkpoints() {
+fn commands_that_patterns_of_other_tools_miss_get_checkpoints() {
     let session = Session::new();
     let mut agent = Agent::new(&session, "s1");
     let missed = [

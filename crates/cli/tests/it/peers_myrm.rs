@@ -65,7 +65,7 @@ fn damage_costs_only_the_damaged_files() {
 /// Myrm: selecting a file that was added later aborted the restore halfway, with some files already
 /// changed.
 #[test]
-fn a_selection_is_restored_whole_or_not_at_all() {
+fn a_selection_is_restored_completely_or_not_at_all() {
     let session = Session::new();
     session.write("a", "1");
     session.output(&["checkpoint"]);
@@ -169,7 +169,7 @@ fn effects_are_found_by_program_and_verb() {
 
 /// Myrm: changes were counted again for each request, by comparison with the live tree.
 #[test]
-fn counts_are_those_of_the_turn_whatever_happened_since() {
+fn counts_are_those_of_the_turn_regardless_of_later_changes() {
     let session = Session::new();
     session.write("a", "1\n");
     let mut agent = Agent::new(&session, "s1");

@@ -108,7 +108,7 @@ fn a_field_of_an_unexpected_type_does_not_prevent_a_checkpoint() {
 /// After `cd ../other && …` in a shell that stays open, the end of the call is reported from
 /// another directory.
 #[test]
-fn a_call_ends_where_it_began() {
+fn a_call_ends_in_the_workspace_where_it_began() {
     let session = Session::new();
     let other = session.base().join("other");
     fs::create_dir(&other).unwrap();

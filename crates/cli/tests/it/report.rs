@@ -26,7 +26,7 @@ fn printed(session: &Session, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn a_report_adds_up_turns_files_effects_and_what_was_taken_back() {
+fn a_report_adds_up_turns_and_files_and_effects_and_what_was_taken_back() {
     let session = worked();
     let report = session.json(&["report"]);
     let [project] = report["projects"].as_array().unwrap().as_slice() else { panic!("{report}") };

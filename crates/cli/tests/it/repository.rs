@@ -170,7 +170,7 @@ fn a_diff_of_an_unknown_path_fails() {
 
 /// The checkpoint contains the file only because a call named it: the rules exclude it.
 #[test]
-fn a_diff_includes_files_that_only_a_call_named() {
+fn a_diff_includes_files_that_are_captured_only_because_a_call_named_them() {
     let session = Session::new();
     session.write("node_modules/pkg/x", "1\n");
     let mut agent = Agent::new(&session, "s1");

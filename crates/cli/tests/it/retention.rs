@@ -195,7 +195,7 @@ fn pinned_checkpoints_are_never_pruned() {
 
 /// In Hermes and Myrm, the limit was exceeded, or no space was freed.
 #[test]
-fn the_size_limit_is_met_and_the_oldest_are_pruned_first() {
+fn the_oldest_checkpoints_are_pruned_first_until_the_size_limit_is_met() {
     let session = Session::new();
     let contents =
         |from: u64| (from..from + 5).map(|seed| noise(seed, 200_000)).collect::<Vec<_>>();
@@ -311,7 +311,7 @@ fn a_single_checkpoint_over_the_limit_stays_and_is_reported() {
 }
 
 #[test]
-fn an_open_call_keeps_no_older_row_with_the_same_files() {
+fn an_open_call_does_not_protect_an_older_row_with_the_same_files() {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_snapshots = 2\n");
     session.write("a", "0");
@@ -380,7 +380,7 @@ fn status_has_the_documented_shape() {
 }
 
 #[test]
-fn clearing_asks_first() {
+fn clearing_asks_for_confirmation() {
     let mut session = Session::new();
     session.write("a", "1");
     session.output(&["checkpoint", "--pin"]);
@@ -614,7 +614,7 @@ fn the_size_cap_is_enforced_during_a_long_turn() {
 }
 
 #[test]
-fn prune_does_not_claim_that_nothing_exceeds_the_limits_while_the_store_does() {
+fn prune_does_not_say_that_nothing_exceeds_the_limits_while_the_store_is_too_large() {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_total_size_mb = 1\nauto_prune = false\n");
     fs::write(session.project().join("a"), noise(1, 3 << 20)).unwrap();

@@ -140,7 +140,7 @@ fn a_rollback_of_files_alone_does_not_change_the_conversation() {
 }
 
 #[test]
-fn an_undo_of_the_last_turn_takes_the_agents_own_conversation_along() {
+fn an_undo_of_the_last_turn_also_rewinds_the_agents_own_conversation() {
     let session = Session::new();
     let claude = with_two_turns(&session);
     session.write("mine.txt", "by the user");
@@ -167,7 +167,7 @@ fn an_undo_leaves_the_conversation_unchanged_if_later_turns_follow_or_the_user_a
 }
 
 #[test]
-fn the_agent_is_started_in_the_rewound_conversation() {
+fn the_option_resume_starts_the_agent_in_the_rewound_conversation() {
     use std::os::unix::fs::PermissionsExt;
     let session = Session::new();
     with_two_turns(&session);
@@ -187,7 +187,7 @@ fn the_agent_is_started_in_the_rewound_conversation() {
 }
 
 #[test]
-fn any_session_is_continued_in_its_directory_now_or_at_an_earlier_turn() {
+fn any_session_can_be_continued_in_its_directory_from_its_end_or_an_earlier_turn() {
     let session = Session::new();
     let claude = with_two_turns(&session);
     let now = session.json(&["resume", "live"]);
@@ -248,7 +248,7 @@ fn a_fork_also_copies_the_agents_own_conversation() {
 }
 
 #[test]
-fn a_fork_of_the_end_has_the_whole_conversation() {
+fn a_fork_from_the_end_of_a_session_has_the_whole_conversation() {
     let session = Session::new();
     with_two_turns(&session);
     let fork = session.base().join("try");
@@ -260,7 +260,7 @@ fn a_fork_of_the_end_has_the_whole_conversation() {
 }
 
 #[test]
-fn a_fork_is_continued_by_the_sessions_own_agent_or_by_takebacks() {
+fn a_fork_is_continued_by_the_sessions_own_agent_or_by_takebacks_agent() {
     let session = Session::new();
     with_two_turns(&session);
     let fork = session.base().join("try");
@@ -316,7 +316,7 @@ fn type_in(session: &Session, name: &str, arguments: &str) -> Value {
 }
 
 #[test]
-fn a_plugin_is_told_which_conversation_to_show() {
+fn a_plugin_learns_which_conversation_it_should_show() {
     let session = Session::new();
     with_two_turns(&session);
     let back = type_in(&session, "claude:live", "1");

@@ -38,7 +38,7 @@ Checkpoints for ~/project
 
 ● now  ◆ by hand
 Not covered: node_modules (`takeback show 1` says why)
-takeback rollback 1  return to the state before a row, files and conversation
+takeback rollback 1  return files and conversation to the state before a row
 takeback diff 1      show what changed since then
 takeback undo        take back only the last turn, and keep your edits
 $ takeback rollback 2 --dry-run
@@ -85,7 +85,7 @@ $ takeback rollback undo
 }
 
 #[test]
-fn guarded_kept_and_blocked_paths_are_listed() {
+fn guarded_and_kept_and_blocked_paths_are_listed() {
     let mut session = Session::new();
     session.write(".gitignore", ".env\ndata/\n");
     session.write(".env", "1");
@@ -381,7 +381,7 @@ Restored 1 file. `takeback rollback undo` takes this back.
 }
 
 #[test]
-fn the_name_of_a_file_is_not_a_pattern_whatever_its_characters() {
+fn a_file_name_is_never_treated_as_a_pattern() {
     let session = Session::new();
     let paths = ["d[1]/a", "d1/a", "f[1]", "f1", "sub/g"];
     std::fs::create_dir(session.project().join(".git")).unwrap();

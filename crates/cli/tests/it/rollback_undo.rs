@@ -43,7 +43,7 @@ fn named_reverse(session: &Session, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn the_command_that_an_undo_names_reverses_it() {
+fn the_command_named_by_an_undo_reverses_the_undo() {
     let session = Session::new();
     session.write("a", "1");
     session.output(&["checkpoint"]);
@@ -57,7 +57,7 @@ fn the_command_that_an_undo_names_reverses_it() {
 }
 
 #[test]
-fn a_failed_rollback_is_not_undone() {
+fn undoing_a_rollback_passes_over_a_failed_rollback() {
     let session = Session::new();
     session.write("a", "1");
     session.write("thing", "1");

@@ -20,7 +20,7 @@ fn assert_same_result(
 }
 
 #[test]
-fn a_session_is_served_from_start_to_end() {
+fn a_server_handles_a_session_from_start_to_end() {
     let session = Session::new();
     session.write("a", "1\n");
     let mut client = Client::new(&session);
@@ -118,7 +118,7 @@ fn a_session_is_served_from_start_to_end() {
 }
 
 #[test]
-fn results_equal_what_the_commands_print() {
+fn the_results_equal_the_output_of_the_commands() {
     let session = Session::new();
     session.write("Makefile", "");
     session.write("a", "1\n");
@@ -325,7 +325,7 @@ fn the_ledger_can_be_repaired_while_a_server_is_idle() {
 }
 
 #[test]
-fn an_agent_can_configure_end_and_continue_its_session() {
+fn an_agent_can_configure_its_session_and_end_it_and_continue_it() {
     let session = Session::new();
     let mut client = Client::new(&session);
     let me = |more: Value| {

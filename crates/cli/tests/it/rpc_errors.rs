@@ -158,7 +158,7 @@ fn a_failed_request_has_a_hint() {
 }
 
 #[test]
-fn batches_are_answered_together_and_notifications_are_not_answered() {
+fn a_batch_gets_one_answer_and_a_notification_gets_none() {
     let session = Session::new();
     session.write("a", "1");
     let mut client = Client::new(&session);
@@ -252,7 +252,7 @@ fn two_processes_work_in_one_workspace() {
 }
 
 #[test]
-fn other_processes_can_clear_prune_and_repair_meanwhile() {
+fn other_processes_can_meanwhile_clear_and_prune_and_repair() {
     let session = Session::new();
     session.write("a", "1");
     let mut client = Client::new(&session);

@@ -31,7 +31,7 @@ Checkpoints for ~/project
   ●  1  <id>  <age>  run  “echo out; echo err >&2; echo 2 > a; echo > new”  2 files +2 −1  before run: echo out; echo err >&2; echo 2 > a; ech…
 
 ● now
-takeback rollback 1  return to the state before a row, files and conversation
+takeback rollback 1  return files and conversation to the state before a row
 takeback diff 1      show what changed since then
 takeback undo        take back only the last turn, and keep your edits
 $ takeback undo
@@ -63,7 +63,7 @@ fn the_exit_code_is_that_of_the_command() {
 }
 
 #[test]
-fn options_after_the_command_belong_to_it() {
+fn options_after_the_command_belong_to_the_command() {
     let session = Session::new();
     let output = session.output(&["run", "/bin/echo", "--json", "-v", "--", "x"]);
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "--json -v -- x\n");
@@ -172,7 +172,7 @@ fn the_effects_of_the_command_are_known() {
 }
 
 #[test]
-fn without_a_checkpoint_nothing_is_run() {
+fn the_command_is_not_run_if_no_checkpoint_can_be_taken() {
     let mut session = Session::new();
     configure(&session, "[checkpoints]\nmax_files = 1\n");
     session.write("a", "1");

@@ -565,7 +565,7 @@ fn malformed_times_are_refused() {
 }
 
 #[test]
-fn sessions_are_named_by_id_title_or_prefix() {
+fn sessions_can_be_named_by_id_or_title_or_prefix() {
     let mut session = with_examples();
     let id = |typed: &str| session.json(&["sessions", "show", typed])["id"].clone();
     for typed in ["claude-code:4f2a9c01-aaaa", "claude-code:4f2a", "4f2a", "Fix Docker Build"] {

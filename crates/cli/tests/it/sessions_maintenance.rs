@@ -272,7 +272,7 @@ fn pruning_spares_recent_sessions_that_never_ended() {
 }
 
 #[test]
-fn a_session_is_ended_reopened_archived_and_cleared() {
+fn a_session_can_be_ended_and_reopened_and_archived_and_cleared() {
     let mut session = Session::new();
     crate::agent::Agent::new(&session, "s1").turn("hello", "a", "1");
     session.takeback(&["sessions", "end", "s1", "--reason", "merged"]);

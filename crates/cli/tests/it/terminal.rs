@@ -161,7 +161,7 @@ fn an_undo_asks_about_each_uncertain_file() {
 }
 
 #[test]
-fn clearing_asks_first() {
+fn clearing_asks_for_confirmation() {
     let session = worked();
     let Some((seen, code)) = typed(&session, "checkpoints clear", "n\n") else { return };
     assert_eq!((rows(&session).len(), code), (1, Some(0)), "{seen}");

@@ -52,7 +52,7 @@ fn without_the_ledger_turns_are_still_distinguished() {
 }
 
 #[test]
-fn takebacks_turn_numbers_are_not_mistaken_for_the_agents() {
+fn takebacks_turn_numbers_are_not_mistaken_for_those_of_the_agent() {
     let session = Session::new();
     session.write("a", "0");
     let mut agent = Agent::new(&session, "s1");
@@ -72,7 +72,7 @@ fn takebacks_turn_numbers_are_not_mistaken_for_the_agents() {
 /// Some agents number their turns from the start again in each process, and others continue to
 /// count from the turn that a rollback returned to.
 #[test]
-fn a_turn_with_a_repeated_name_is_another_turn() {
+fn a_turn_whose_name_repeats_counts_as_a_new_turn() {
     let session = Session::new();
     session.write("a", "0");
     let mut agent = Agent::new(&session, "s1");

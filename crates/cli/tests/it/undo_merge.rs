@@ -21,7 +21,7 @@ fn changed() -> Session {
 }
 
 #[test]
-fn the_users_lines_stay() {
+fn the_lines_of_the_user_stay() {
     let session = changed();
     session.write("a", &session.read("a").replace("9\n", "person\n"));
     let output = session.output(&["undo"]);
@@ -30,7 +30,7 @@ fn the_users_lines_stay() {
 }
 
 #[test]
-fn another_agents_lines_stay() {
+fn the_lines_of_another_agent_stay() {
     let session = changed();
     let mut other = Agent::new(&session, "s2");
     other.turn("change line 8", "a", &session.read("a").replace("8\n", "other\n"));
@@ -97,7 +97,7 @@ fn markers_show_both_sides() {
 }
 
 #[test]
-fn theirs_keeps_the_lines_that_are_in_no_conflict() {
+fn the_option_theirs_keeps_edits_outside_of_conflicts() {
     let session = changed();
     let mine = session.read("a").replace("agent\n", "person\n").replace("9\n", "person too\n");
     session.write("a", &mine);

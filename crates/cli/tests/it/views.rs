@@ -18,7 +18,7 @@ Checkpoints for ~/project
 
 ● now
 Not covered: dist (`takeback show 1` says why)
-takeback rollback 1  return to the state before a row, files and conversation
+takeback rollback 1  return files and conversation to the state before a row
 takeback diff 1      show what changed since then
 takeback undo        take back only the last turn, and keep your edits
 ",
@@ -43,7 +43,7 @@ Checkpoints for ~/project
 
 ● now
 Not covered: dist (`takeback show 1` says why)
-takeback rollback 1  return to the state before a row, files and conversation
+takeback rollback 1  return files and conversation to the state before a row
 takeback diff 1      show what changed since then
 takeback undo        take back only the last turn, and keep your edits
 $ takeback --steps
@@ -57,7 +57,7 @@ Checkpoints for ~/project
 
 ● now
 Not covered: dist (`takeback show 1` says why)
-takeback rollback 1  return to the state before a row, files and conversation
+takeback rollback 1  return files and conversation to the state before a row
 takeback diff 1      show what changed since then
 takeback undo        take back only the last turn, and keep your edits
 $ takeback rollback --steps
@@ -71,7 +71,7 @@ Checkpoints for ~/project
 
 ● now
 Not covered: dist (`takeback show 1` says why)
-takeback rollback 1  return to the state before a row, files and conversation
+takeback rollback 1  return files and conversation to the state before a row
 takeback diff 1      show what changed since then
 takeback undo        take back only the last turn, and keep your edits
 ",

@@ -40,7 +40,7 @@ fn notice() -> String {
 }
 
 #[test]
-fn a_short_wait_is_not_mentioned() {
+fn the_user_is_not_told_about_a_short_wait() {
     for arguments in [
         &["checkpoint"][..],
         &["rollback", "1"],
@@ -100,7 +100,7 @@ fn after_ten_seconds_the_command_gives_up_and_changes_nothing() {
 }
 
 #[test]
-fn gc_waits_while_another_process_is_cleaning_up_the_store() {
+fn a_gc_waits_while_another_process_is_cleaning_up_the_store() {
     let session = with_checkpoint();
     let path = session.base().join(".takeback/checkpoints/store/gc.lock");
     assert!(session.output(&["checkpoints", "gc"]).status.success());

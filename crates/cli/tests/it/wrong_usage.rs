@@ -350,7 +350,7 @@ Checkpoints for ~/project
   ●  1  <id>  <age>  taken by hand  [good]
 
 ● now
-takeback rollback 1  return to the state before a row, files and conversation
+takeback rollback 1  return files and conversation to the state before a row
 takeback diff 1      show what changed since then
 takeback undo        take back only the last turn, and keep your edits
 ! warning: nowhere does not exist; using the workspace that it belongs to
@@ -365,7 +365,7 @@ Checkpoints for ~/project
   ●  1  <id>  <age>  taken by hand  [good]
 
 ● now
-takeback rollback 1  return to the state before a row, files and conversation
+takeback rollback 1  return files and conversation to the state before a row
 takeback diff 1      show what changed since then
 takeback undo        take back only the last turn, and keep your edits
 ! warning: no profile `work` in ~/.takeback/config.toml; continuing with the valid settings

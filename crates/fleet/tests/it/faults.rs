@@ -6,7 +6,7 @@ use crate::machine::{Machine, at, shipped_messages};
 use crate::server::Server;
 
 #[test]
-fn a_database_that_is_down_costs_nothing_but_time() {
+fn a_database_that_is_down_costs_only_time() {
     let Some(mut server) = Server::start() else { return };
     let (mut machine, _) = Machine::first(&server.address());
     machine.say("claude:a", "user", "one");
@@ -47,7 +47,7 @@ fn an_older_and_a_newer_schema_are_refused() {
 }
 
 #[test]
-fn a_connection_that_is_cut_in_any_statement_loses_nothing() {
+fn nothing_is_lost_if_the_connection_is_cut_in_any_statement() {
     let Some(server) = Server::start() else { return };
     let (mut machine, _) = Machine::first(&server.address());
     // A trigger in the database ends the connection at the n-th row.

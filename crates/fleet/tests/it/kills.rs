@@ -10,7 +10,7 @@ use crate::server::Server;
 
 /// Ships from the home in the environment, in a process that the test kills.
 #[test]
-fn a_killed_shipper_ships() {
+fn ship_until_killed() {
     let Some(home) = std::env::var_os("SHIPPER_HOME") else { return };
     let settings = FleetSettings {
         name: Some("first".into()),
@@ -29,7 +29,7 @@ fn everything_arrives_exactly_once_although_shippers_are_killed() {
     let Some(server) = Server::start() else { return };
     let (mut machine, _) = Machine::first(&server.address());
     let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "kills::a_killed_shipper_ships", "--test-threads=1"]);
+    child.args(["--exact", "kills::ship_until_killed", "--test-threads=1"]);
     child.env("SHIPPER_HOME", machine.home()).env("SHIPPER_ADDRESS", server.address());
     child.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     for round in 0..15_u64 {

@@ -11,7 +11,7 @@ use crate::machine::{Machine, at, open_ledger, shipped_messages};
 use crate::server::Server;
 
 #[test]
-fn changes_rewinds_and_deletions_are_shipped() {
+fn changes_and_rewinds_and_deletions_are_shipped() {
     let Some(server) = Server::start() else { return };
     let mut machine = Machine::new("m", &server.address());
     machine.say("claude:old", "user", "from before the fleet");
@@ -39,7 +39,7 @@ fn changes_rewinds_and_deletions_are_shipped() {
 }
 
 #[test]
-fn turns_calls_effects_and_usage_arrive() {
+fn turns_and_calls_and_effects_and_usage_arrive() {
     let Some(server) = Server::start() else { return };
     let (mut machine, _) = Machine::first(&server.address());
     machine.say("claude:a", "user", "one");
@@ -105,7 +105,7 @@ fn no_text_is_too_odd_to_be_shipped() {
 }
 
 #[test]
-fn with_encrypt_all_nothing_readable_leaves() {
+fn with_encryption_of_everything_nothing_leaves_the_machine_in_readable_form() {
     let Some(server) = Server::start() else { return };
     let mut machine = Machine::new("m", &server.address());
     machine.settings.encrypt = Encrypt::All;

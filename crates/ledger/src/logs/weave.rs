@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_that_no_log_has_keeps_its_place() {
+    fn a_prompt_that_is_in_no_log_keeps_its_place() {
         let hooks = stored_prompts(&[(10, "/rollback"), (20, "two")]);
         let places = weave(&hooks, &log_entries(&[(5, "before"), (20, ">two"), (25, "2nd")]));
         assert_eq!(places, [In(0), Here(0, None), Here(1, Some(1)), In(2)]);

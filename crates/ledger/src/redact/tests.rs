@@ -499,7 +499,7 @@ fn a_token_is_found_after_an_escape() {
 }
 
 #[test]
-fn an_exact_rule_names_the_secret_before_a_guess() {
+fn a_secret_is_named_by_an_exact_rule_rather_than_by_a_guess() {
     let token = format!("ghp_{}", random_text('a', 36, 5));
     for text in
         ["token=@", "Authorization: Bearer @", "https://me:@@github.com/a", "\"password\":\"@\""]
@@ -511,7 +511,7 @@ fn an_exact_rule_names_the_secret_before_a_guess() {
 }
 
 #[test]
-fn private_keys_are_found_escaped_numbered_and_cut_off() {
+fn private_keys_are_found_even_if_they_are_escaped_or_numbered_or_cut_off() {
     let lines = [
         random_text('b', 64, 1),
         random_text('b', 64, 2),

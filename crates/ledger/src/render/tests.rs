@@ -25,7 +25,7 @@ fn transcript() -> Transcript {
 }
 
 #[test]
-fn markdown_has_facts_messages_and_effects() {
+fn markdown_has_facts_and_messages_and_effects() {
     let expected = r#"# Fix \<the\> build
 
 - Session: claude:1
@@ -100,7 +100,7 @@ git push
 }
 
 #[test]
-fn html_has_anchors_times_and_marks() {
+fn html_has_anchors_and_times_and_marks() {
     let page = html(&[transcript()]);
     for part in [
         "<title>Fix &lt;the&gt; build</title>",

@@ -330,7 +330,7 @@ fn reasoning_is_passed_on_where_the_api_accepts_it() {
 }
 
 #[test]
-fn a_call_that_is_stored_twice_is_made_once() {
+fn a_call_that_is_stored_twice_appears_only_once_in_a_replay() {
     let stored = json!([
         { "role": "assistant", "content": [tool_use("t1", "run", &json!({ "a": 1 }))],
           "tool_calls": [call("t1", "run", "{ \"a\": 1 }")] },
@@ -340,7 +340,7 @@ fn a_call_that_is_stored_twice_is_made_once() {
 }
 
 #[test]
-fn other_roles_become_known_ones() {
+fn messages_with_other_roles_get_a_known_role() {
     let stored = json!([
         { "role": "session_meta", "content": "tools and such" },
         { "role": "developer", "content": "Mind the style." },

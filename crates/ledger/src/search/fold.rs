@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn case_accents_and_width_do_not_matter() {
+    fn letter_case_and_accents_and_width_do_not_matter() {
         let same = [
             ["Café", "CAFE\u{301}", "ｃａｆｅ"],
             ["STRASSE", "straße", "STRAẞE"],
@@ -202,7 +202,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_folds_the_same_with_and_without_the_map(text in "\\PC{0,40}|[a-zA-Zé\u{301}が\u{3099} \n]{0,20}") {
+        fn folding_any_text_gives_the_same_result_with_and_without_the_map(text in "\\PC{0,40}|[a-zA-Zé\u{301}が\u{3099} \n]{0,20}") {
             let (folded, starts) = fold_mapped(&text);
             prop_assert_eq!(&folded, &fold(&text));
             prop_assert_eq!(starts.len(), folded.len() + 1);

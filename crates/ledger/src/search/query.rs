@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn stars_drop_boundaries() {
+    fn a_star_lets_a_term_begin_or_end_inside_a_word() {
         assert_matches("conf*", &["config", "conf"], &["reconf"]);
         assert_matches("*onf*", &["reconfigure", "conf"], &["on f"]);
         assert_matches("*fig", &["config"], &["figs"]);

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn words_pairs_and_symbols_are_indexed_once() {
+    fn words_and_pairs_and_symbols_are_each_indexed_once() {
         assert_eq!(entry_tokens("let x = main.rs; let y"), ["let", "x", "main", "rs", "y"]);
         assert_eq!(entry_tokens("数据库v2"), ["数据", "据库", "库", "v2"]);
         assert_eq!(entry_tokens("ok 👍👍 → done"), ["ok", "👍", "→", "done"]);

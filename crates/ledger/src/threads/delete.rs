@@ -53,8 +53,8 @@ impl Ledger {
         })
     }
 
-    /// Deletes the states that some runs of an app created, except those that a state of another
-    /// run needs. Returns the number of deleted states.
+    /// Deletes the states that the given runs of an app created, except those that states of other
+    /// runs need. Returns the number of deleted states.
     pub fn delete_thread_runs(&mut self, app: &str, runs: &[String]) -> Result<usize, LedgerError> {
         self.database.write(|transaction| {
             let mut chosen = BTreeSet::new();

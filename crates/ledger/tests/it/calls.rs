@@ -99,7 +99,7 @@ fn effects_are_found_by_session_and_by_workspace() {
 }
 
 #[test]
-fn an_effect_without_a_call_is_recorded_once() {
+fn an_effect_that_belongs_to_no_call_is_recorded_once() {
     let mut fixture = Fixture::with_three_turns();
     let mut record = |call: Option<&str>, seconds: i64| {
         let effect = EffectRecord {
@@ -138,7 +138,7 @@ fn a_notice_is_taken_once() {
 }
 
 #[test]
-fn many_calls_are_found_in_the_same_turns_as_single_ones() {
+fn looking_up_many_calls_at_once_finds_the_same_turns_as_looking_up_each() {
     let mut fixture = Fixture::new();
     fixture.create_session("s");
     let call = |id: &str| {

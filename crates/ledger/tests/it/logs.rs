@@ -442,8 +442,9 @@ fn make_long_log() -> Vec<(i64, &'static str)> {
 }
 
 #[test]
-fn concurrent_and_dying_readers_lose_and_repeat_nothing() {
-    const TEST: &str = "logs::concurrent_and_dying_readers_lose_and_repeat_nothing";
+fn concurrent_readers_that_may_be_killed_neither_lose_nor_repeat_anything() {
+    const TEST: &str =
+        "logs::concurrent_readers_that_may_be_killed_neither_lose_nor_repeat_anything";
     let log = make_long_log();
     if let Some((path, seed)) = child_arguments() {
         let mut ledger = Ledger::open(&path, &LedgerOptions::default()).unwrap();
@@ -501,7 +502,7 @@ proptest! {
     /// The ledger has the same conversation as the log, regardless of the order in which hooks
     /// report and logs are read.
     #[test]
-    fn hooks_and_logs_make_one_conversation_in_any_order(plans in proptest::collection::vec(turn_plan(), 1..7)) {
+    fn hooks_and_logs_make_one_conversation_regardless_of_their_order(plans in proptest::collection::vec(turn_plan(), 1..7)) {
         let mut fixture = Fixture::new();
         let mut log: Vec<(i64, String)> = Vec::new();
         let mut done = 0;

@@ -11,7 +11,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(case_count()))]
 
     #[test]
-    fn stray_punctuation_costs_no_match(
+    fn stray_punctuation_does_not_prevent_a_match(
         words in proptest::collection::vec((stray(), select(WORDS), stray(), stray()), 1..5),
         text in any_text(),
     ) {

@@ -162,7 +162,7 @@ fn rows_of_a_truncated_database_are_recovered() {
 }
 
 #[test]
-fn a_repair_after_random_damage_invents_nothing() {
+fn a_repair_after_random_damage_adds_no_rows_that_did_not_exist() {
     let (fixture, before) = make_sessions();
     drop(fixture.ledger);
     let whole = fs::read(fixture.directory.path().join("state.db")).unwrap();

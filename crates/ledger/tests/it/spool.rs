@@ -134,12 +134,12 @@ fn a_file_whose_events_are_in_the_ledger_is_not_imported_again() {
 }
 
 #[test]
-fn processes_that_die_while_importing_events_lose_and_repeat_none() {
+fn events_are_neither_lost_nor_repeated_if_importing_processes_die() {
     if let Some((path, _)) = child_arguments() {
         drop(Ledger::open(&path, &LedgerOptions::default()).unwrap());
         return;
     }
-    const TEST: &str = "spool::processes_that_die_while_importing_events_lose_and_repeat_none";
+    const TEST: &str = "spool::events_are_neither_lost_nor_repeated_if_importing_processes_die";
     let fixture = Fixture::new();
     spool_numbers(&fixture, 0..120);
     let mut left = 120;

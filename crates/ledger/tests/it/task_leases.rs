@@ -46,7 +46,7 @@ fn a_task_has_one_lease_at_a_time() {
 }
 
 #[test]
-fn a_seized_lease_fences_the_previous_one() {
+fn seizing_a_lease_locks_out_the_previous_owner() {
     let mut fixture = Fixture::with_task();
     let stale = fixture.ledger.take_lease("t", at(1)).unwrap();
     append(&mut fixture.ledger, &stale, &[json!("before")]);
@@ -89,7 +89,7 @@ fn a_lease_of_a_deleted_task_allows_no_writes() {
 }
 
 #[test]
-fn only_the_owner_can_use_lock_files_and_old_ones_are_swept() {
+fn lock_files_are_accessible_only_to_their_owner_and_old_ones_are_deleted() {
     let mut fixture = Fixture::with_task();
     fixture.ledger.create_task(&task("u"), at(0)).unwrap();
     let directory = fixture.directory.path().join("tasks");

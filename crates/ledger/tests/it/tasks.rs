@@ -419,7 +419,7 @@ fn a_session_with_a_running_task_is_not_deleted() {
 }
 
 #[test]
-fn copies_have_the_tasks_and_exports_do_not() {
+fn copies_contain_the_tasks_but_exports_do_not() {
     let fixture = with_family();
     let copy = fixture.directory.path().join("copy/state.db");
     fixture.ledger.copy_to(&copy).unwrap();

@@ -148,7 +148,7 @@ fn the_first_result_of_a_task_is_kept_and_a_repeated_error_is_replaced() {
 }
 
 #[test]
-fn states_are_found_by_thread_namespace_metadata_and_position() {
+fn states_are_found_by_thread_and_namespace_and_metadata_and_position() {
     let mut fixture = Fixture::new();
     for (thread, namespace, id, step) in
         [("t", "", "1", 1), ("t", "", "2", 2), ("t", "child", "3", 1), ("u", "", "4", 1)]
@@ -198,7 +198,7 @@ fn a_long_list_comes_in_pages() {
 }
 
 #[test]
-fn states_and_writes_that_no_answer_could_hold_are_refused() {
+fn states_and_writes_that_are_too_large_for_any_answer_are_refused() {
     let mut fixture = Fixture::new();
     let half = "x".repeat(usize::try_from(MAX_STATE_BYTES).unwrap() / 2 + 1);
     put(&mut fixture.ledger, &state("t", "1", None, &[channel("a", 1, Some(&half))]));

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_line_end_is_understood() {
+    fn each_kind_of_line_ending_is_understood() {
         for end in ["\n", "\r", "\r\n"] {
             let text = format!("event: a{end}data: 1{end}{end}data: 2{end}{end}");
             assert_eq!(read_all(&text), [event("a", "1"), event("", "2")], "{end:?}");
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_other_fields_and_a_byte_order_mark_are_skipped() {
+    fn comments_and_other_fields_and_a_byte_order_mark_are_skipped() {
         let text = "\u{feff}: ping\n\n:\nid: 7\nretry: 10\nunknown\ndata: x:y\n\n";
         assert_eq!(read_all(text), [event("", "x:y")]);
         assert_eq!(read_all("data: a\n\n\u{feff}data: b\n\n"), [event("", "a")]);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_is_cut_off_is_not_returned() {
+    fn an_incomplete_event_is_not_returned() {
         assert_eq!(read_all("data: a\n\ndata: b\n"), [event("", "a")]);
         assert_eq!(read_all("data: a"), []);
     }
@@ -240,7 +240,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 3_000, ..ProptestConfig::default() })]
 
         #[test]
-        fn the_events_do_not_depend_on_the_pieces(stream in any_stream(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..20)) {
+        fn the_events_do_not_depend_on_how_the_stream_is_split(stream in any_stream(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..20)) {
             let expected = read_plainly(&stream);
             prop_assert_eq!(&read_pieces([stream.as_slice()]), &expected);
             prop_assert_eq!(&read_pieces(stream.chunks(1)), &expected);

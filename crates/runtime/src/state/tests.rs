@@ -117,7 +117,7 @@ fn subagents_work_in_parallel_and_other_calls_wait_for_them() {
 }
 
 #[test]
-fn requests_that_deliver_nothing_are_made_five_times() {
+fn requests_that_yield_nothing_are_tried_five_times() {
     let alone = Circumstances { has_fallback: false, ..USUAL };
     for kind in [FailureKind::Connection, FailureKind::Stalled, FailureKind::Server] {
         let (count, step) = repeat(&failed(kind, false), alone);

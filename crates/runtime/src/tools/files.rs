@@ -252,7 +252,7 @@ impl StagedFile {
                     let left = File::from(rustix::fs::open(&path, flags, mode)?);
                     // A file that no process has locked was left behind by a killed process.
                     if !try_lock(&left)? {
-                        return Err(io::Error::other("another call is writing it"));
+                        return Err(io::Error::other("another call is writing to it"));
                     }
                     if is_at(&left, &path) {
                         fs::remove_file(&path)?;

@@ -2,7 +2,7 @@
 //!
 //! Each tool has a file of its own. They share `input` (parsing), `paths` (resolving names),
 //! `files` (reading and replacing files, and the rule that the model must know what it replaces)
-//! and `text` (line ends, cutting to size).
+//! and `text` (line endings, cutting to size).
 
 mod fetch_url;
 mod files;

@@ -209,7 +209,8 @@ impl Selection {
         }
         if is_crlf {
             shown = shown.replace("\r\n", "\n");
-            notes.push("the file has CRLF line ends, which patch and write_file keep".to_owned());
+            notes
+                .push("the file has CRLF line endings, which patch and write_file keep".to_owned());
         }
         if !is_utf8 {
             notes.push("bytes that are not UTF-8 are shown as \u{fffd}".to_owned());
@@ -321,7 +322,7 @@ mod tests {
         let show = |text: &[u8]| show_lines(text, 100, 1, None);
         assert_eq!(
             show(b"a\r\nb\r\n"),
-            "a\nb\n[the file has CRLF line ends, which patch and write_file keep]"
+            "a\nb\n[the file has CRLF line endings, which patch and write_file keep]"
         );
         assert_eq!(show(b"a\r\nb\n"), "a\r\nb\n");
         assert_eq!(

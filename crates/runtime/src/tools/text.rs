@@ -1,4 +1,4 @@
-//! Text in files and results: line ends, binary content, cutting to size.
+//! Text in files and results: line endings, binary content, cutting to size.
 
 /// The number of bytes at the start of a file that are checked to decide whether it is text.
 pub(super) const SNIFFED: usize = 8192;
@@ -28,19 +28,19 @@ pub(super) fn find_binary_kind(start: &[u8]) -> Option<&'static str> {
     kind.or_else(|| start.contains(&0).then_some("binary file"))
 }
 
-/// Returns true if a text has line ends and all of them are CRLF.
+/// Returns true if a text has line endings and all of them are CRLF.
 pub(super) fn has_crlf(text: &[u8]) -> bool {
     let mut ends = text.iter().enumerate().filter(|(_, byte)| **byte == b'\n').peekable();
     ends.peek().is_some() && ends.all(|(at, _)| at > 0 && text[at - 1] == b'\r')
 }
 
-/// Replaces all line ends with CRLF.
+/// Replaces all line endings with CRLF.
 pub(super) fn to_crlf(text: &str) -> String {
     text.replace("\r\n", "\n").replace('\n', "\r\n")
 }
 
-/// Gives new content the line ends and the byte order mark of the content that it replaces. Models
-/// normally write neither CRLF nor a byte order mark.
+/// Gives new content the line endings and the byte order mark of the content that it replaces.
+/// Models normally write neither CRLF nor a byte order mark.
 pub(super) fn keep_conventions(content: &str, replaced: &[u8]) -> Vec<u8> {
     let mut kept = Vec::new();
     if replaced.starts_with(BYTE_ORDER_MARK) && !content.as_bytes().starts_with(BYTE_ORDER_MARK) {
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_text_whose_line_ends_are_all_crlf_keeps_them() {
+    fn crlf_line_endings_are_kept_only_if_all_line_endings_are_crlf() {
         for (text, is_crlf) in [
             (&b"a\r\nb\r\n"[..], true),
             (b"a\r\nb", true),

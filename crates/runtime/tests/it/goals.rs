@@ -66,7 +66,7 @@ fn a_goal_ends_when_the_model_says_so() {
 }
 
 #[test]
-fn one_more_turn_follows_a_spent_budget_and_a_new_run_begins_at_zero() {
+fn one_more_turn_follows_when_the_budget_is_spent_and_a_new_run_begins_at_zero() {
     let scratch = Scratch::new();
     let server = Server::start(|_: &Request| Reply::text("Not yet.")).unwrap();
     let mut task = begin(&scratch, &server, turns(2));

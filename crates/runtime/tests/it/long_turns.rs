@@ -55,7 +55,7 @@ fn size_of(request: &Request) -> usize {
 }
 
 #[test]
-fn old_results_are_left_out_of_the_requests_and_stay_in_the_session() {
+fn old_results_are_left_out_of_the_requests_but_stay_in_the_session() {
     for kind in APIS {
         let scratch = Scratch::new();
         write_files(&scratch, 12);

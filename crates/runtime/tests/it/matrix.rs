@@ -138,7 +138,7 @@ fn write_file() -> Reply {
 }
 
 #[test]
-fn a_request_that_delivers_nothing_is_made_again() {
+fn a_request_that_yields_nothing_is_tried_again() {
     let failures = [
         refusal(500, "api_error", "broken"),
         refusal(529, "overloaded_error", "busy"),
@@ -163,7 +163,7 @@ fn a_request_that_delivers_nothing_is_made_again() {
 }
 
 #[test]
-fn requests_that_deliver_nothing_are_made_five_times_and_then_sent_to_the_fallback() {
+fn requests_that_yield_nothing_are_tried_five_times_and_then_sent_to_the_fallback() {
     for kind in APIS {
         for (status, tries, fails_over) in [(500, 5, true), (529, 3, true), (429, 5, false)] {
             let failure = refusal(status, "x", "no");

@@ -76,7 +76,7 @@ fn count_events_with_text(kind: ApiKind) -> usize {
 }
 
 #[test]
-fn text_that_was_shown_before_a_request_is_cancelled_is_kept() {
+fn text_shown_before_the_cancellation_of_a_request_is_kept() {
     for kind in APIS {
         let (release, released) = mpsc::channel::<()>();
         let released = Mutex::new(released);

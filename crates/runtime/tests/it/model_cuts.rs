@@ -68,22 +68,22 @@ fn cut_at_every_byte(kind: ApiKind) {
 }
 
 #[test]
-fn a_chat_reply_that_is_cut_at_any_byte_is_never_finished() {
+fn a_streamed_chat_reply_cut_at_any_byte_never_counts_as_finished() {
     cut_at_every_byte(ApiKind::Openai);
 }
 
 #[test]
-fn a_responses_reply_that_is_cut_at_any_byte_is_never_finished() {
+fn a_streamed_responses_reply_cut_at_any_byte_never_counts_as_finished() {
     cut_at_every_byte(ApiKind::Responses);
 }
 
 #[test]
-fn a_messages_reply_that_is_cut_at_any_byte_is_never_finished() {
+fn a_streamed_messages_reply_cut_at_any_byte_never_counts_as_finished() {
     cut_at_every_byte(ApiKind::Anthropic);
 }
 
 #[test]
-fn a_reply_that_is_cut_at_any_event_is_never_finished() {
+fn a_reply_cut_at_any_event_never_counts_as_finished() {
     for kind in APIS {
         let whole = String::from_utf8(response_bytes(kind, text_and_call())).unwrap();
         let terminal_at = find_terminal(kind, whole.as_bytes());
@@ -114,7 +114,7 @@ fn a_reply_that_is_cut_at_any_event_is_never_finished() {
 }
 
 #[test]
-fn a_whole_reply_that_is_cut_at_any_byte_is_never_finished() {
+fn a_non_streamed_reply_cut_at_any_byte_never_counts_as_finished() {
     for kind in APIS {
         let whole = response_bytes(kind, with_fault(Fault::NoStream, text_and_call()));
         let text = String::from_utf8(whole).unwrap();

@@ -41,7 +41,7 @@ fn bench(allow_private: bool) -> Workbench {
 }
 
 #[test]
-fn the_tool_is_off_by_default() {
+fn fetching_web_pages_is_off_by_default() {
     assert!(Workbench::new().tools.get("fetch_url").is_none());
     assert!(bench(false).tools.get("fetch_url").is_some());
 }

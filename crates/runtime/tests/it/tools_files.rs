@@ -17,7 +17,7 @@ use takeback_undo::ToolWork;
 use crate::tools_support::Workbench;
 
 #[test]
-fn a_file_is_created_read_and_patched() {
+fn a_file_is_created_then_read_and_then_patched() {
     let mut bench = Workbench::new();
     let written = bench.ok("write_file", &json!({ "path": "src/a.rs", "content": "one\ntwo\n" }));
     assert_eq!(written, "created src/a.rs (2 lines)");
@@ -172,12 +172,12 @@ fn the_content_before_and_after_a_write_is_announced() {
 }
 
 #[test]
-fn crlf_and_missing_final_line_ends_are_kept() {
+fn crlf_line_endings_and_a_missing_final_line_ending_are_kept() {
     let mut bench = Workbench::new();
     bench.put("dos", "a\r\nb\r\nc");
     bench.put("unix", "a\nb");
     let shown = bench.ok("read_file", &json!({ "path": "dos" }));
-    assert!(shown.starts_with("a\nb\nc\n[the file has CRLF line ends"), "{shown}");
+    assert!(shown.starts_with("a\nb\nc\n[the file has CRLF line endings"), "{shown}");
     let edits = json!([{ "old": "a\nb", "new": "x\ny\nz" }]);
     bench.ok("patch", &json!({ "path": "dos", "edits": edits }));
     assert_eq!(bench.get("dos"), "x\r\ny\r\nz\r\nc");
@@ -226,7 +226,7 @@ fn a_binary_file_is_described_instead_of_shown() {
 }
 
 #[test]
-fn pipes_devices_and_directories_are_never_opened() {
+fn pipes_and_devices_and_directories_are_never_opened() {
     let mut bench = Workbench::new();
     assert!(Command::new("mkfifo").arg(bench.at("pipe")).status().unwrap().success());
     symlink("/dev/zero", bench.at("zero")).unwrap();
@@ -368,7 +368,7 @@ fn two_calls_do_not_write_the_same_file_at_once() {
     let write = json!({ "path": "a", "content": "one" });
     assert_eq!(
         bench.fail("write_file", &write),
-        "nothing was written: cannot write a: another call is writing it"
+        "nothing was written: cannot write a: another call is writing to it"
     );
     drop(other);
     bench.ok("write_file", &write);

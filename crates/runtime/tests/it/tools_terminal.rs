@@ -190,7 +190,7 @@ fn a_daemon_that_keeps_the_pipe_open_does_not_hold_up_the_call() {
 }
 
 #[test]
-fn a_background_command_is_shown_awaited_and_stopped() {
+fn a_background_command_can_be_shown_and_awaited_and_stopped() {
     let mut bench = Workbench::new();
     let start = |bench: &mut Workbench, command: &str| {
         bench.ok("terminal", &json!({ "command": command, "background": true }))

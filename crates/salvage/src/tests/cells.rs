@@ -35,7 +35,7 @@ fn salvage_rowids(bytes: &[u8]) -> Vec<i64> {
 }
 
 #[test]
-fn an_invalid_cell_pointer_loses_only_one_row() {
+fn an_invalid_cell_pointer_costs_only_one_row() {
     let sample = leaf_with(&["'one'", "'two'", "'three'"]);
     for wrong in [0, 7, 1023, 1024, 65_535] {
         let mut bytes = sample.bytes();
@@ -94,7 +94,7 @@ fn a_deleted_cell_stays_deleted() {
 }
 
 #[test]
-fn a_wrong_rowid_loses_only_one_row() {
+fn a_wrong_rowid_costs_only_one_row() {
     let mut bytes = leaf_with(&["'one'", "'two'", "'three'", "'four'"]).bytes();
     let rowid = cell_offset(&bytes, 1) + 1;
     bytes[rowid] = 100;
@@ -148,7 +148,7 @@ fn two_rows_that_share_a_chain_are_both_dropped() {
 }
 
 #[test]
-fn a_child_whose_keys_contradict_its_parent_is_not_entered() {
+fn a_child_page_whose_keys_contradict_its_parent_is_not_read() {
     let sample = leaf_with(&[]);
     sample.insert_rows("a", 500, "'row ' || i");
     let mut bytes = sample.bytes();
@@ -172,7 +172,7 @@ fn a_child_whose_keys_contradict_its_parent_is_not_entered() {
 }
 
 #[test]
-fn a_tree_that_two_tables_claim_belongs_to_neither() {
+fn a_tree_claimed_by_two_tables_is_assigned_to_neither_of_them() {
     let sample = leaf_with(&[]);
     sample.run_sql("CREATE TABLE c (d); CREATE TABLE e (f)");
     for table in ["a", "c", "e"] {

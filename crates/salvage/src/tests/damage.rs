@@ -33,7 +33,7 @@ fn assert_all_but(salvaged: &Salvaged, sample: &Sample, lost: &BTreeSet<Content>
 }
 
 #[test]
-fn a_wiped_header_costs_no_row() {
+fn no_rows_are_lost_if_the_header_is_wiped() {
     for page_size in [512, 1024, 2048, 4096, 8192, 16384, 32768, 65536] {
         let sample = Sample::with_usual_tables(&format!("PRAGMA page_size = {page_size}"), 3000);
         let mut bytes = sample.bytes();

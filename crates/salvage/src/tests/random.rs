@@ -86,7 +86,7 @@ proptest! {
     }
 
     #[test]
-    fn many_wrong_bytes_do_no_harm(flips in vec((any::<prop::sample::Index>(), any::<u8>()), 1..400)) {
+    fn many_wrong_bytes_cause_no_panic_and_no_repeated_rows(flips in vec((any::<prop::sample::Index>(), any::<u8>()), 1..400)) {
         let mut bytes = known_database().bytes.clone();
         let length = bytes.len();
         for (at, byte) in flips {

@@ -333,7 +333,7 @@ fn pipes_in_place_of_packs_are_not_opened() {
 }
 
 #[test]
-fn too_many_refs_packs_and_alternates_are_refused() {
+fn too_many_refs_or_packs_or_alternates_are_refused() {
     let hostile = Hostile::new();
     fs::write(hostile.directory.join("packed-refs"), "a\n".repeat(10_001)).unwrap();
     let error = hostile.open().unwrap().refs().unwrap_err();

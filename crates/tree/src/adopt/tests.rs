@@ -186,7 +186,7 @@ fn every_kind_of_entry_is_adopted() {
 }
 
 #[test]
-fn packs_deltas_packed_refs_and_alternates_are_read() {
+fn packs_and_deltas_and_packed_refs_and_alternates_are_read() {
     let bench = Bench::new();
     let repository = Repository::new(&bench);
     let mut trees = Vec::new();
@@ -382,7 +382,7 @@ fn formats_that_cannot_be_read_are_refused() {
 }
 
 #[test]
-fn existing_numbers_change_only_where_they_must() {
+fn numbers_of_existing_checkpoints_change_only_where_they_must() {
     let older = |after: &[u64]| -> Vec<OlderPin> {
         after.iter().map(|after| OlderPin { after: *after, tree: Oid::ZERO, time: 0 }).collect()
     };
@@ -496,7 +496,7 @@ fn pin_newest(store: &Store, project: &Path) {
 }
 
 #[test]
-fn a_captured_workspace_gets_older_history() {
+fn older_history_can_be_added_to_a_workspace_that_was_already_captured() {
     let bench = Bench::new();
     let repository = Repository::new(&bench);
     repository.write("file", "1");

@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delta_cannot_produce_more_than_it_declares_or_than_an_object_may_have() {
+    fn a_delta_cannot_produce_more_than_it_declares_or_than_an_object_may_contain() {
         let base = vec![7; 1 << 16];
         let size = |size: u64, copies: usize| apply_delta(&base, &copy_delta(&base, size, copies));
         assert_eq!(size(3 << 16, 3).map(|made| made.len()), Some(3 << 16));

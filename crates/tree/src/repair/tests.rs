@@ -38,7 +38,7 @@ fn half_packed_store() -> (Bench, BTreeMap<PinName, Files>) {
 }
 
 #[test]
-fn a_lost_index_loses_no_object() {
+fn no_object_is_lost_if_an_index_is_lost() {
     let (whole, pins) = half_packed_store();
     let packs = list_pack_names(&whole.packs());
     let harms: [&dyn Fn(&Path); 4] = [

@@ -74,7 +74,7 @@ fn a_lost_file_is_reported_for_each_pin_that_contains_it() {
 }
 
 #[test]
-fn lost_directories_pins_and_refs_are_reported() {
+fn lost_directories_and_pins_and_refs_are_reported() {
     let whole = Bench::new();
     let files = Files::from([(b"d/e/f".to_vec(), file("f")), (b"d/g".to_vec(), file("g"))]);
     let pin = whole.capture(1, &files);

@@ -35,7 +35,7 @@ fn reason<'c>(capture: &'c Capture, path: &str) -> Option<&'c UncoveredReason> {
 }
 
 #[test]
-fn bytes_kinds_modes_and_names_are_captured() {
+fn the_bytes_and_kinds_and_modes_and_names_of_files_are_captured() {
     let scratch = Scratch::new();
     scratch.write("plain", "text\n");
     scratch.write("crlf", "a\r\nb\r\n");

@@ -57,7 +57,7 @@ fn fine_and_coarse() -> impl Iterator<Item = Scratch> {
 /// file is a single version, or starts with one version and ends with the previous one. Any other
 /// content would be a mixture of several moments.
 #[test]
-fn a_file_that_is_always_rewritten_is_captured_as_of_one_moment() {
+fn a_file_that_is_constantly_rewritten_is_captured_as_of_one_moment() {
     const SIZE: usize = 1_000_000;
     const VERSIONS: usize = 251;
     for scratch in fine_and_coarse() {
@@ -94,7 +94,7 @@ fn a_file_that_is_always_rewritten_is_captured_as_of_one_moment() {
 /// Some programs truncate a file to save it; others replace it by renaming a new file. The captured
 /// content belongs to a single moment.
 #[test]
-fn a_file_that_is_always_saved_is_captured_as_of_one_moment() {
+fn a_file_that_is_constantly_saved_is_captured_as_of_one_moment() {
     for scratch in fine_and_coarse() {
         scratch.write("f", "\x01");
         let save = |round: usize| {
@@ -185,7 +185,7 @@ fn links_that_lead_outside_are_never_followed() {
 /// While directories come and go, each capture succeeds. Afterwards, no capture trusts what was
 /// seen during that time.
 #[test]
-fn directories_that_come_and_go_are_listed_again() {
+fn directories_that_appear_and_disappear_are_listed_again() {
     for scratch in fine_and_coarse() {
         scratch.write("quiet/q", "q");
         let disturb = |round: usize| {

@@ -198,7 +198,7 @@ fn a_checkout_killed_at_any_step_is_complete_or_has_only_its_temporary_name() {
 }
 
 #[test]
-fn root_writes_no_file_that_runs_as_root() {
+fn a_checkout_by_root_writes_no_setuid_files() {
     let scratch = Scratch::new();
     scratch.write("tool", "1");
     scratch.chmod("tool", 0o4755);

@@ -28,8 +28,8 @@ fn opened_by_restores(depth: usize) -> usize {
 }
 
 #[test]
-fn the_work_of_a_restore_grows_with_the_number_of_directories_not_with_their_depth() {
-    let test = "the_work_of_a_restore_grows_with_the_number_of_directories_not_with_their_depth";
+fn the_work_of_a_restore_depends_on_the_number_of_directories_but_not_on_their_depth() {
+    let test = "the_work_of_a_restore_depends_on_the_number_of_directories_but_not_on_their_depth";
     in_own_process(&format!("deep::{test}"), || {
         let (some, twice) = (opened_by_restores(60), opened_by_restores(120));
         assert!(twice < some * 5 / 2, "{some} for 60 levels, {twice} for 120");

@@ -48,7 +48,7 @@ fn listing(scratch: &Scratch, tree: Oid) -> Vec<String> {
 }
 
 #[test]
-fn paths_are_added_changed_and_removed() {
+fn paths_can_be_added_and_changed_and_removed() {
     let scratch = Scratch::new();
     scratch.write("a", "1");
     scratch.write("d/one", "1");

@@ -369,7 +369,7 @@ proptest! {
     })]
 
     #[test]
-    fn a_later_capture_equals_a_first_one(
+    fn a_later_capture_has_the_same_result_as_a_first_capture(
         sample in prop_oneof![1 => any_sample(), 3 => plain_sample()],
         changes in prop::collection::vec(any_change(), 1..14),
     ) {
@@ -480,7 +480,7 @@ impl WorkspaceChange {
 
 /// Each kind of pattern is tested separately, so that a failure names the kind.
 #[test]
-fn each_kind_of_pattern_matches_as_in_git() {
+fn each_kind_of_pattern_matches_what_it_matches_in_git() {
     let files = [
         "a", "b", "ab", "a b", "a ", "#a", "!a", "\\a", "[a]", "a*", "\t", "$a", "a/b", "a/c/b",
         "ax/y/b", "d/a", "d/a/b", "d/e/a", "e/a.c",

@@ -145,7 +145,7 @@ fn a_full_disk_leaves_the_workspace_unchanged() {
 }
 
 #[test]
-fn without_space_for_one_file_the_others_are_restored() {
+fn the_others_are_restored_if_there_is_no_space_for_one_file() {
     let scratch = Scratch::new();
     let Some(_tmpfs) = Tmpfs::mount(&scratch.root, "1m") else {
         tell_skipped("cannot mount: that needs root");

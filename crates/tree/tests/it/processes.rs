@@ -60,7 +60,7 @@ const CAPTURES: usize = 10;
 /// pins have the same number, and each pin holds everything that its process had written before the
 /// capture.
 #[test]
-fn many_processes_lose_no_pin() {
+fn no_pin_is_lost_when_many_processes_work_at_once() {
     if let (Some(directory), Some(own)) = (child_variable("DIRECTORY"), child_variable("OWN")) {
         let directory = Path::new(&directory);
         for round in 0..CAPTURES {
@@ -77,7 +77,10 @@ fn many_processes_lose_no_pin() {
     let scratch = Scratch::new();
     let children: Vec<Child> = (0..PROCESSES)
         .map(|number| {
-            let mut command = child_command("many_processes_lose_no_pin", scratch.directory.path());
+            let mut command = child_command(
+                "no_pin_is_lost_when_many_processes_work_at_once",
+                scratch.directory.path(),
+            );
             command.env("OWN", format!("own{number}"));
             command.stdout(Stdio::null()).spawn().unwrap()
         })

@@ -170,7 +170,7 @@ fn a_changed_symlink_target_is_noticed() {
 }
 
 #[test]
-fn names_that_come_and_go_right_after_a_capture_are_noticed() {
+fn names_that_appear_or_disappear_right_after_a_capture_are_noticed() {
     for scratch in all_file_systems() {
         scratch.mkdir("d");
         for round in 0..20 {

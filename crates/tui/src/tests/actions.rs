@@ -187,7 +187,7 @@ fn pasted_text_answers_no_question() {
 }
 
 #[test]
-fn ctrl_c_during_a_restore_leaves_after_the_restore_and_prints_its_result() {
+fn ctrl_c_during_a_restore_ends_the_screen_after_the_restore_and_prints_the_result() {
     let mut player = Player::with_story(100, 24);
     player.press("\n>");
     let commands = update(&mut player.model, Message::Input(Input::Key(Key::Enter)));
@@ -244,7 +244,7 @@ fn the_screen_says_when_there_is_nothing_to_take_back() {
 }
 
 #[test]
-fn names_pins_and_new_checkpoints_are_stored() {
+fn names_and_pins_and_new_checkpoints_are_stored() {
     let mut player = Player::with_story(140, 24);
     player.press("ngood\n");
     player.expect_part("Named the checkpoint good.");

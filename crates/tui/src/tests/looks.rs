@@ -78,7 +78,7 @@ fn the_history_fits_into_140_columns() {
 }
 
 #[test]
-fn without_unicode_everything_is_ascii() {
+fn without_unicode_the_screen_is_pure_ascii() {
     let mut player = Player::with_story(100, 24);
     player.press("\n");
     let text = text_of(&player.draw(Theme { is_unicode: false, ..PLAIN }));

@@ -79,7 +79,7 @@ fn a_narrow_screen_shows_one_pane_at_a_time() {
 }
 
 #[test]
-fn the_filter_follows_every_key_and_finds_prompts_files_and_commands() {
+fn the_filter_follows_every_key_and_finds_prompts_and_files_and_commands() {
     let mut player = Player::with_story(100, 24);
     let count = |player: &Player| {
         player.model.list.lines.iter().filter(|line| matches!(line, ListLine::Entry(_))).count()
@@ -103,7 +103,7 @@ fn the_filter_follows_every_key_and_finds_prompts_files_and_commands() {
 }
 
 #[test]
-fn escape_goes_back_and_at_last_closes_the_screen() {
+fn escape_goes_back_and_finally_closes_the_screen() {
     let mut player = Player::with_story(100, 24);
     player.press("j>>");
     assert!(player.model.is_pane_focused);
@@ -118,7 +118,7 @@ fn escape_goes_back_and_at_last_closes_the_screen() {
 }
 
 #[test]
-fn the_mouse_selects_rows_and_tabs_and_scrolls() {
+fn the_mouse_can_scroll_and_can_select_rows_and_tabs() {
     let mut player = Player::with_story(100, 24);
     let row = |player: &Player, words: &str| {
         player.screen().lines().position(|line| line.contains(words)).unwrap() as u16

@@ -25,7 +25,7 @@ fn add_answer(player: &Player, session: &str) {
 }
 
 #[test]
-fn everything_that_was_said_is_searched_and_read() {
+fn everything_that_was_said_can_be_searched_and_read() {
     let mut player = Player::with_story(100, 20);
     player.press("schangelog");
     player.expect_part("Search everything ever said: changelog▌");
@@ -74,7 +74,7 @@ fn the_filter_also_finds_what_the_agent_said() {
 }
 
 #[test]
-fn the_sessions_are_a_screen_of_their_own() {
+fn the_sessions_have_a_screen_of_their_own() {
     let mut player = Player::with_story(100, 20);
     let size = player.model.size;
     let model = Model::new("~/shop".into(), jiff::tz::TimeZone::UTC, player.model.now, size);

@@ -82,8 +82,8 @@ pub enum ForkFiles {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum ForkPoint {
-    /// A checkpoint, given by its row number, step, name or id, of the workspace that a directory
-    /// belongs to. The conversation is that of the checkpoint's session.
+    /// A checkpoint of the workspace that `directory` belongs to, given by its row number, step,
+    /// name or id. The fork continues the conversation of that checkpoint's session.
     Checkpoint { directory: PathBuf, checkpoint: String },
     /// A point in a session. The session is given by its id, the beginning of its id, or its title.
     Session { session: String, at: SessionPoint },

@@ -253,8 +253,8 @@ impl<'l> Search<'l> {
         self.accept(session, count)
     }
 
-    /// Returns the value of a result about a session. Remembers an error, unless it only means that
-    /// the ledger does not know a session or a rewind.
+    /// Unwraps the result of a ledger call for a session. Stores the error, unless it only says
+    /// that the session or the rewind does not exist.
     fn accept<T>(&mut self, session: &str, result: Result<T, LedgerError>) -> Option<T> {
         match result {
             Ok(value) => Some(value),

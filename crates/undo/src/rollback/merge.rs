@@ -1,6 +1,6 @@
 //! Three-way merge of one file, line by line.
 //!
-//! Lines are compared byte by byte, line ends included. Changes that overlap or touch are a
+//! Lines are compared byte by byte, line endings included. Changes that overlap or touch are a
 //! conflict unless they are equal, as in `git merge-file`. Common lines are found as git finds them
 //! (by Myers' algorithm, with changes moved down as far as possible), so the results agree with
 //! git's. The exception is a file that repeats a few lines over and over: there are several ways to
@@ -334,7 +334,7 @@ fn common_ends(one: &[Line<'_>], other: &[Line<'_>]) -> (usize, usize) {
     (first, rests.0.zip(rests.1).take_while(same).count())
 }
 
-/// Returns the line end that a conflict uses.
+/// Returns the line ending that a conflict uses.
 fn line_end(part: Part<'_>) -> &'static str {
     let first = part.ours.iter().chain(part.theirs).chain(part.base).next();
     if first.is_some_and(|line| line.ends_with(b"\r\n")) { "\r\n" } else { "\n" }

@@ -60,7 +60,7 @@ fn a_prompt_gets_a_checkpoint_before_the_agent_has_it() {
 }
 
 #[test]
-fn edits_between_the_prompt_and_the_first_call_do_not_count_as_the_agents() {
+fn edits_between_the_prompt_and_the_first_call_do_not_count_as_edits_by_the_agent() {
     let scratch = Scratch::with_reported_ends();
     scratch.write("a", "0\n");
     scratch.write("mine", "0\n");

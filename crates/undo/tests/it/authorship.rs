@@ -13,7 +13,7 @@ fn reasons(view: &RollbackView) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_call_that_names_its_files_changed_no_others() {
+fn a_call_that_names_its_files_does_not_count_as_changing_others() {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");
     scratch.write("mine", "0\n");
@@ -34,7 +34,7 @@ fn a_call_that_names_its_files_changed_no_others() {
 }
 
 #[test]
-fn directories_above_a_named_file_are_created_by_the_call() {
+fn new_directories_above_a_named_file_count_as_created_by_the_call() {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");
     scratch.begin_turn("s", "write it");
@@ -110,7 +110,7 @@ fn edits_made_while_a_bounded_script_is_waiting_are_uncertain() {
 }
 
 #[test]
-fn a_script_that_deletes_the_whole_workspace_changed_all_of_it() {
+fn a_script_that_deletes_the_whole_workspace_counts_as_changing_all_of_it() {
     for script in ["rm -r \"$PWD\"", "rm -r ../project", "rm -r .."] {
         let scratch = Scratch::new();
         scratch.write("a", "0\n");
@@ -125,7 +125,7 @@ fn a_script_that_deletes_the_whole_workspace_changed_all_of_it() {
 }
 
 #[test]
-fn changes_to_other_files_are_uncertain_if_a_bounded_call_has_no_end() {
+fn changes_to_other_files_are_uncertain_if_the_end_of_a_bounded_call_is_missing() {
     let scratch = Scratch::new();
     for name in ["a", "b", "c"] {
         scratch.write(name, "0\n");
@@ -144,7 +144,7 @@ fn changes_to_other_files_are_uncertain_if_a_bounded_call_has_no_end() {
 }
 
 #[test]
-fn a_file_that_is_open_in_an_editor_is_uncertain() {
+fn a_change_to_a_file_that_is_open_in_an_editor_is_uncertain() {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");
     scratch.write("notes.md", "0\n");
@@ -199,7 +199,7 @@ fn a_change_to_a_path_that_a_script_is_known_to_write_is_certain_despite_another
 }
 
 #[test]
-fn if_an_agent_reports_no_ends_its_calls_end_with_the_turn() {
+fn calls_end_with_the_turn_if_their_agent_reports_no_ends() {
     let scratch = Scratch::new();
     scratch.write("a", "0\nx\ny\n");
     scratch.write("b", "0\nx\ny\n");
@@ -226,7 +226,7 @@ fn if_an_agent_reports_no_ends_its_calls_end_with_the_turn() {
 }
 
 #[test]
-fn edits_after_the_end_of_a_turn_stay_even_if_its_calls_have_no_ends() {
+fn edits_after_the_end_of_a_turn_stay_even_if_the_ends_of_its_calls_are_missing() {
     let scratch = Scratch::new();
     scratch.write("a", "0\nx\ny\n");
     scratch.begin_turn("s", "edit");
@@ -306,7 +306,7 @@ fn a_missing_end_is_uncertain_if_the_ledger_cannot_be_read() {
 }
 
 #[test]
-fn if_an_agent_reports_no_ends_a_call_ends_when_the_next_one_begins() {
+fn a_call_ends_when_the_next_one_begins_if_its_agent_reports_no_ends() {
     let scratch = Scratch::new();
     for name in ["a", "b", "c", "mine"] {
         scratch.write(name, "0\n");
@@ -349,7 +349,7 @@ fn a_turn_that_never_ended_ends_when_the_next_one_begins() {
 }
 
 #[test]
-fn an_ignored_file_that_a_call_without_an_end_names_comes_back() {
+fn an_ignored_file_is_restored_if_a_call_without_an_end_named_it() {
     let scratch = Scratch::new();
     std::fs::create_dir(scratch.project().join("out")).unwrap();
     scratch.write(".gitignore", "out/\n");
@@ -377,7 +377,7 @@ fn a_call_without_an_end_is_uncertain_if_its_agent_reports_ends() {
 }
 
 #[test]
-fn if_an_agent_reports_ends_the_next_call_does_not_end_an_earlier_one() {
+fn the_next_call_does_not_end_an_earlier_one_if_the_agent_reports_ends() {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");
     scratch.write("b", "0\n");
@@ -395,7 +395,7 @@ fn if_an_agent_reports_ends_the_next_call_does_not_end_an_earlier_one() {
 }
 
 #[test]
-fn a_rollback_during_an_open_call_is_not_a_change_by_the_call() {
+fn a_rollback_during_an_open_call_does_not_count_as_a_change_by_the_call() {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");
     scratch.play_turn("first", "a", "1\n");
@@ -413,7 +413,7 @@ fn a_rollback_during_an_open_call_is_not_a_change_by_the_call() {
 }
 
 #[test]
-fn files_that_takeback_restored_are_not_edits_by_others() {
+fn files_that_takeback_restored_do_not_count_as_edited_by_others() {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");
     scratch.play_turn("1", "a", "1\n");
@@ -424,7 +424,7 @@ fn files_that_takeback_restored_are_not_edits_by_others() {
 }
 
 #[test]
-fn a_file_that_a_session_created_and_deleted_is_not_an_edit_by_others() {
+fn a_file_that_a_session_created_and_deleted_does_not_count_as_edited_by_others() {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");
     scratch.play_turn("make it", "b", "1\n");
@@ -507,7 +507,7 @@ fn a_change_during_a_run_is_uncertain_unless_the_command_names_the_file() {
 }
 
 #[test]
-fn changes_by_the_user_while_a_tool_writes_only_known_files_count_as_the_users() {
+fn changes_that_the_user_makes_while_a_tool_writes_only_known_files_count_as_the_users_own() {
     let scratch = Scratch::new();
     std::fs::create_dir(scratch.project().join("sub")).unwrap();
     scratch.write("a", "0\n");

@@ -263,7 +263,7 @@ fn a_fork_of_a_repository_has_the_commit_and_the_index_from_that_moment() {
 }
 
 #[test]
-fn a_fork_from_before_git_init_has_no_repository() {
+fn a_fork_from_a_state_before_git_init_has_no_repository() {
     let scratch = Scratch::new();
     scratch.write("a", "1");
     scratch.play_turn_of("s", "begin", || {

@@ -71,7 +71,7 @@ fn assert_one_story(base: &Path, point: usize) -> bool {
 }
 
 #[test]
-fn a_rollback_that_fails_at_any_step_was_not_made() {
+fn a_rollback_that_fails_at_any_step_changes_nothing() {
     for is_lasting in [false, true] {
         let mut failures = 0;
         for point in 0.. {
@@ -99,9 +99,9 @@ fn a_rollback_that_fails_at_any_step_was_not_made() {
 }
 
 #[test]
-fn a_rollback_killed_at_any_step_was_made_completely_or_not_at_all() {
+fn a_rollback_killed_at_any_step_takes_effect_completely_or_not_at_all() {
     const TEST: &str =
-        "failed_rollbacks::a_rollback_killed_at_any_step_was_made_completely_or_not_at_all";
+        "failed_rollbacks::a_rollback_killed_at_any_step_takes_effect_completely_or_not_at_all";
     if let Some(directory) = std::env::var_os(DIRECTORY) {
         let base = Path::new(&directory);
         let point = std::env::var(POINT).unwrap().parse().unwrap();
@@ -280,7 +280,7 @@ fn edit_a_file() {
 }
 
 #[test]
-fn a_rollback_that_failed_while_the_user_was_writing_was_not_made() {
+fn a_rollback_that_fails_while_the_user_is_writing_keeps_what_the_user_wrote() {
     let mut left = 0;
     for point in 0.. {
         let scratch = scratch_after_a_turn();

@@ -302,7 +302,7 @@ fn follow_in_place(_: &Opened, session: &str) -> Result<Option<Resume>, String> 
 }
 
 #[test]
-fn an_agent_that_went_back_in_place_is_told_only_about_effects() {
+fn an_agent_whose_conversation_was_rewound_in_place_is_told_only_about_effects() {
     let scratch = Scratch::new();
     scratch.play_turn_of("other", "beside it", || scratch.write("b", "1"));
     scratch.begin_turn("s", "drop it");

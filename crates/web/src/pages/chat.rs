@@ -119,7 +119,7 @@ fn render_composer(work: &Work, is_busy: bool) -> Markup {
                 button type="button" .stop data-stop { "Stop" }
             }
             p .connection #connection role="status" hidden { "The connection is lost. The conversation continues here as soon as the server answers." }
-            noscript { p .faint { "To write here, allow scripts. `takeback chat` talks to the same agent in a terminal." } }
+            noscript { p .faint { "To write here, enable JavaScript. `takeback chat` talks to the same agent in a terminal." } }
         }
     }
 }

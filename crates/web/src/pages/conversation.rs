@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_link_is_closed_in_the_right_order() {
+    fn each_kind_of_link_is_closed_with_its_own_tag() {
         let html = markdown("[a](javascript:x) [b](https://b.example/)").into_string();
         assert_eq!(html.matches("<em>").count(), html.matches("</em>").count());
         assert_eq!(html.matches("<a ").count(), html.matches("</a>").count());

@@ -40,8 +40,10 @@ pub(super) async fn day(
     State(app): State<Arc<App>>,
     Params(query): Params<DayQuery>,
 ) -> Result<Response, PageProblem> {
-    let day: Date =
-        query.day.parse().map_err(|_| Problem::invalid("day must be a day, such as 2026-11-18"))?;
+    let day: Date = query
+        .day
+        .parse()
+        .map_err(|_| Problem::invalid("day must be a date, such as 2026-11-18"))?;
     download(app, ExportSubject::Day(day), &format!("takeback-{day}")).await
 }
 

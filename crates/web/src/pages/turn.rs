@@ -364,6 +364,6 @@ fn render_restore(turn: &TurnView, workspace: &str) -> Markup {
             p .plan role="status" aria-live="polite" { "Comparing with the workspace…" }
             button .danger type="submit" disabled { (back) "…" }
         }
-        noscript { p .note { "Restoring needs scripts. In a terminal: " code { "takeback rollback " (&view.id.to_string()[..10]) } } }
+        noscript { p .note { "Restoring needs JavaScript. In a terminal: " code { "takeback rollback " (&view.id.to_string()[..10]) } } }
     }
 }

@@ -51,10 +51,9 @@ impl Filter {
     pub(crate) fn new(query: FilterQuery, zone: &TimeZone) -> Result<Filter, Problem> {
         let day = |text: &str, name: &str| match text {
             "" => Ok(None),
-            text => text
-                .parse::<Date>()
-                .map(Some)
-                .map_err(|_| Problem::invalid(format!("{name} must be a day, such as 2026-11-18"))),
+            text => text.parse::<Date>().map(Some).map_err(|_| {
+                Problem::invalid(format!("{name} must be a date, such as 2026-11-18"))
+            }),
         };
         let before =
             match query.before.as_str() {

@@ -287,7 +287,7 @@ fn conflicts_are_resolved_for_each_file() {
 }
 
 #[test]
-fn sessions_messages_and_search_are_served() {
+fn sessions_and_messages_and_searches_are_served() {
     let scratch = two_turns();
     let browser = scratch.browser();
     let sessions = browser.json("/api/v1/sessions");

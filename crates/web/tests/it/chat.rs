@@ -241,7 +241,7 @@ fn a_stopped_server_leaves_the_turn_open_and_the_next_one_continues_it() {
 }
 
 #[test]
-fn a_question_that_waits_is_asked_again_after_a_restart() {
+fn an_unanswered_question_is_asked_again_after_a_restart() {
     let model = Server::start(writer).unwrap();
     let mut scratch = Scratch::with_model(&model.url());
     let (session, event) = begin(&scratch.browser(), "publish");

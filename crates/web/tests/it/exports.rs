@@ -19,7 +19,7 @@ fn with_secret() -> Scratch {
 }
 
 #[test]
-fn an_exported_file_needs_nothing_else_and_masks_secrets() {
+fn an_exported_file_needs_no_other_files_and_masks_secrets() {
     let scratch = with_secret();
     let browser = scratch.browser();
     let entry = browser.json("/api/v1/checkpoints")["entries"][0].clone();
@@ -70,7 +70,7 @@ fn both_versions_of_a_changed_picture_are_shown() {
 }
 
 #[test]
-fn code_has_colors_and_spaces_can_be_ignored() {
+fn code_is_colored_and_changes_of_spaces_can_be_ignored() {
     let scratch = Scratch::new();
     scratch.write("a.py", "def f():\n  return 1\nx = 1\n");
     scratch
@@ -86,7 +86,7 @@ fn code_has_colors_and_spaces_can_be_ignored() {
 }
 
 #[test]
-fn usage_health_and_lineage_are_shown() {
+fn usage_and_health_and_lineage_are_shown() {
     let scratch = with_secret();
     let browser = scratch.browser();
     assert!(browser.page("/usage").contains("No usage yet"));

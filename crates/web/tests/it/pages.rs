@@ -22,7 +22,7 @@ fn turn(scratch: &Scratch) -> String {
 }
 
 #[test]
-fn an_empty_home_explains_itself() {
+fn the_page_of_an_empty_home_explains_how_to_begin() {
     let scratch = Scratch::new();
     let page = scratch.browser().page("/");
     assert!(page.contains("No checkpoints yet"), "{page}");
@@ -33,7 +33,7 @@ fn an_empty_home_explains_itself() {
 }
 
 #[test]
-fn the_timeline_shows_prompts_counts_and_effects() {
+fn the_timeline_shows_prompts_and_counts_and_effects() {
     let scratch = story();
     for path in ["/".to_owned(), format!("/w/{}", scratch.workspace())] {
         let page = scratch.browser().page(&path);
@@ -47,7 +47,7 @@ fn the_timeline_shows_prompts_counts_and_effects() {
 }
 
 #[test]
-fn a_turn_shows_its_files_diff_conversation_and_effects() {
+fn a_turn_shows_its_files_and_its_diff_and_its_conversation_and_its_effects() {
     let scratch = story();
     let (browser, turn) = (scratch.browser(), turn(&scratch));
     let files = browser.page(&turn);
@@ -127,7 +127,7 @@ fn a_part_of_a_page_comes_without_the_frame_of_a_page() {
 }
 
 #[test]
-fn a_session_links_to_its_checkpoints_and_a_search_to_its_matches() {
+fn the_page_of_a_session_links_to_checkpoints_and_the_search_page_links_to_matches() {
     let scratch = story();
     let browser = scratch.browser();
     let session = browser.page("/sessions/claude%3As1");

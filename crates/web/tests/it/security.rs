@@ -147,7 +147,7 @@ fn every_answer_has_the_protective_headers() {
 }
 
 #[test]
-fn pages_have_no_scripts_or_styles_of_their_own() {
+fn pages_contain_no_inline_scripts_or_styles() {
     let scratch = Scratch::new();
     scratch.play_turn("write", "make", || scratch.write("a", "1"));
     let page = scratch.browser().page(&format!("/w/{}", scratch.workspace()));

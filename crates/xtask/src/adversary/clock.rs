@@ -37,7 +37,7 @@ impl ClockShim {
         compile.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).arg("-ldl");
         match is_success(&mut compile) {
             true => Ok(ClockShim(library)),
-            false => Err("cannot compile the library that moves the clock with cc".into()),
+            false => Err("cc cannot compile the library that moves the clock".into()),
         }
     }
 

@@ -104,7 +104,7 @@ pub(crate) struct LivedDays {
 
 impl LivedDays {
     fn summary(&self) -> String {
-        let disks = if self.has_disks { "" } else { ", without full disks: cannot mount" };
+        let disks = if self.has_disks { "" } else { ", full-disk steps skipped: cannot mount" };
         format!("{} days, {} steps, {} failures{disks}", self.days, self.steps, self.failures.len())
     }
 

@@ -72,7 +72,7 @@ impl Day<'_> {
             return Ok(());
         }
         let (planned, done) = (&planned.json[key], &answer.json[key]);
-        Err(format!("the plan has {planned} as {key}, but the rollback has {done}"))
+        Err(format!("{key} is {planned} in the plan, but {done} in the rollback"))
     }
 
     /// Repeats a rollback that failed outside the workspace. The disk has space again by now.
@@ -285,7 +285,7 @@ impl Day<'_> {
             self.free_disk()?;
             // A rollback to the checkpoint that the answer names restores the rest.
             let id = answer.json["checkpoint"].as_str().unwrap_or_default();
-            self.log.push(format!("rollback {id} after a rollback {verb} that failed in part"));
+            self.log.push(format!("rollback {id} after a rollback {verb} that partly failed"));
             self.program.run_well(&["rollback", id])?;
             return self.check_files(expected, &format!("rollback {verb} and rollback {id}"));
         }

@@ -169,7 +169,9 @@ fn judge_ledger(sessions: &[Value], agent: &str) -> Result<(), Failure> {
     ];
     match counts {
         [1, 1, 1, 2] => Ok(()),
-        counts => Err(format!("not once each (work, answer, greeting), and two calls: {counts:?}")),
+        counts => Err(format!(
+            "expected one each of work, answer and greeting, and two calls: {counts:?}"
+        )),
     }
 }
 
@@ -301,7 +303,7 @@ fn answer_agent(method: &str, params: &Value) -> Result<Value, String> {
             let options = params["options"].as_array().into_iter().flatten();
             let mut allowing = options
                 .filter(|option| option["kind"].as_str().is_some_and(|it| it.starts_with("allow")));
-            let chosen = allowing.next().ok_or("no way to allow this")?;
+            let chosen = allowing.next().ok_or("no option allows this call")?;
             Ok(json!({ "outcome": { "outcome": "selected", "optionId": chosen["optionId"] } }))
         }
         "fs/read_text_file" => {

@@ -163,7 +163,7 @@ fn measure_first(bench: &mut Bench, on: &mut Subject) -> Result<(), Failure> {
     bench.report.add_times(on.tree.shape, "first", times);
     let megabytes = |bytes: u64| bytes as f64 / 1e6;
     let sizes = [
-        ("objects", ours.blocks as f64 / git.blocks as f64, "× git's loose ones, on disk"),
+        ("objects", ours.blocks as f64 / git.blocks as f64, "× git's loose objects, on disk"),
         ("objects on disk", megabytes(ours.blocks), "MB"),
         ("objects, lengths", megabytes(ours.apparent), "MB"),
         ("git's objects on disk", megabytes(git.blocks), "MB"),

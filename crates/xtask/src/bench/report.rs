@@ -81,7 +81,7 @@ impl Report {
             writeln!(out, " {reached:>7.2} {fastest:>7.2}  {verdict}")?;
         }
         if unmeasured > 0 {
-            writeln!(out, "  not measured: {unmeasured} more")?;
+            writeln!(out, "  {unmeasured} more were not measured")?;
         }
         for note in &self.notes {
             writeln!(out, "\nnote: {note}")?;

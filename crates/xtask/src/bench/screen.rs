@@ -69,7 +69,11 @@ fn measure_all(scratch: &Scratch, program: &Path) -> Result<(), Failure> {
     write_files(&project)?;
     let mut keys = screen.measure_keys()?;
     keys.sort_by(f64::total_cmp);
-    print_figure(&format!("a key, {FILES} new files being compared, median"), keys[KEYS / 2], None);
+    print_figure(
+        &format!("a key while {FILES} new files are compared, median"),
+        keys[KEYS / 2],
+        None,
+    );
     print_figure("a key, slowest", keys[KEYS - 1], None);
     Ok(())
 }

@@ -147,7 +147,7 @@ pub(super) fn begin_for_examination(
     let session = || -> Result<String, Failure> {
         let path = browser.run("return location.pathname")?;
         let session = path.as_str().and_then(|path| path.strip_prefix("/chat/"));
-        session.map(str::to_owned).ok_or_else(|| "the page is no conversation".into())
+        session.map(str::to_owned).ok_or_else(|| "the page is not a conversation".into())
     };
     begin(browser, context, "round all prices to two digits")?;
     wait_for_text(browser, "no cent is lost")?;

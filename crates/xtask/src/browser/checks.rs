@@ -53,9 +53,9 @@ const CHECKS: [Check; 25] = [
     usual("every page opens without errors", open_every_page),
     full("a turn opens beside the timeline", open_a_turn),
     full("a diff is shown unified and side by side", switch_the_diff),
-    usual("selected files are restored, and taken back", restore_checks::restore_files),
+    usual("a restore of selected files is taken back", restore_checks::restore_files),
     full("the safe button of the dialog has the focus", restore_checks::keep_everything),
-    full("a changed workspace is planned again", restore_checks::change_meanwhile),
+    full("a plan is made again if the workspace changed", restore_checks::change_meanwhile),
     full(
         "a conflict is shown side by side and resolved for its file",
         restore_checks::resolve_a_conflict,

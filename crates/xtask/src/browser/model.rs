@@ -73,7 +73,7 @@ fn answer(request: &Request, gate: &Gate) -> Reply {
         text if text.contains("two digits") => round_prices(calls),
         text if text.contains("publish") => match calls {
             0 => Reply::call("terminal", json!({ "command": "git push origin main" })),
-            _ => Reply::text("The release is **not** published, as you wished."),
+            _ => Reply::text("I have **not** published the release, as you asked."),
         },
         text if text.contains("slowly") => {
             let gate = gate.clone();
@@ -88,7 +88,7 @@ fn answer(request: &Request, gate: &Gate) -> Reply {
         }
         text if text.contains("nightly report") => match calls {
             0 => read("src/cart.py"),
-            _ => Reply::text("The report imports `src.legacy`. I restore that module next."),
+            _ => Reply::text("The report imports `src.legacy`. I will restore that module next."),
         },
         text if text.contains("Continue working") => Reply::call(
             "terminal",

@@ -153,7 +153,7 @@ impl<'a> Packager<'a> {
 
     fn write_tarball(&self, tree: &Path) -> Result<PathBuf, Failure> {
         let name = tree.file_name().unwrap_or_default();
-        let tarball = self.directory.join(format!("{name}.tar.gz"));
+        let tarball = self.directory.join(format!("{}.tar.gz", name.display()));
         let mut tar = Command::new("tar");
         tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mode=go=rX"]);
         tar.arg(format!("--mtime=@{}", self.time)).arg("-C").arg(tree.parent().unwrap_or(tree));

@@ -53,7 +53,7 @@ e: u8,
 }
 
 #[test]
-fn docs_of_two_words_are_short_and_of_three_are_not() {
+fn docs_of_two_words_are_short_and_docs_of_three_words_are_not() {
     let source = "/// Where.\na: u8,\n/// The path.\nb: u8,\n/// The full path.\nc: u8,\n";
     assert_eq!(texts(source, Habit::ShortDoc), ["Where.", "The path."]);
 }
@@ -96,14 +96,14 @@ fn take(callback: fn(u8) -> u8, bytes: [u8; 4]) where u8: Copy { }
 }
 
 #[test]
-fn a_function_is_long_from_its_sixty_first_line() {
+fn a_function_with_more_than_60_lines_is_reported_as_long() {
     let body = |lines: usize| format!("fn do_it() {{\n{}}}\n", "    run();\n".repeat(lines - 2));
     assert!(found(&body(60), Habit::LongFunction).is_empty());
     assert_eq!(found(&body(61), Habit::LongFunction), [(1, "fn do_it, 61 lines".to_owned())]);
 }
 
 #[test]
-fn braces_in_strings_comments_and_characters_do_not_count() {
+fn braces_in_strings_and_comments_and_characters_do_not_count() {
     let source = "fn a_b() {\n let a = \"}\"; // }\n let b = '}'; let c = '\\''; let d = b'}';\n /* } /* } */ */\n let e: &'static str = r\"}\\\";\n}\nfn c_d() {}\n";
     let functions: Vec<&str> = split_source(source)
         .windows(2)
@@ -119,7 +119,7 @@ fn braces_in_strings_comments_and_characters_do_not_count() {
 }
 
 #[test]
-fn a_file_is_long_from_its_four_hundred_and_first_line() {
+fn a_file_with_more_than_400_lines_is_reported_as_long() {
     assert!(found(&"\n".repeat(400), Habit::LongFile).is_empty());
     assert_eq!(found(&"\n".repeat(401), Habit::LongFile).len(), 1);
 }

@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_contains_that_of_the_session_does_not_count_as_named() {
+    fn a_directory_that_contains_the_sessions_directory_does_not_count_as_named() {
         let locations = json!([{ "path": "/shop" }, { "path": "/" }, { "path": "/shop/src" }]);
         assert_eq!(
             work(json!({ "kind": "delete", "locations": locations })),

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn only_commands_of_takeback_are_kept_from_the_agent() {
+    fn only_commands_for_takeback_are_withheld_from_the_agent() {
         let commands = AgentCommands::default();
         for (prompt, line) in [
             ("/undo", "/undo "),

@@ -44,7 +44,7 @@ use crate::takeover::Takeover;
 Examples:
   takeback acp -- npx -y @agentclientprotocol/claude-agent-acp
   takeback acp -- gemini --acp
-  takeback install zed          enter Claude Code, Codex and Gemini CLI in Zed's settings")]
+  takeback install zed          add Claude Code, Codex and Gemini CLI to Zed's settings")]
 pub(crate) struct Arguments {
     /// The command that starts the agent
     #[arg(
@@ -108,8 +108,8 @@ fn pass_messages(
     thread::Builder::new().spawn(move || {
         // If the agent no longer reads, it is about to end.
         let _ = to_agent.pass_to_agent(io::stdin());
-        // An editor that has ended no longer reads either. If the editor is still there, the agent
-        // may finish its work.
+        // The input also ends when the editor exits; then nothing reads the agent's output. If the
+        // editor is still running, the agent is allowed to finish its work.
         process::wait_for_reader_to_leave();
         group.end();
     })?;

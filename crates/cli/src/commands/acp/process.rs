@@ -46,7 +46,7 @@ impl AgentProcess {
         directory: Option<&Path>,
         proxy: Option<&Path>,
     ) -> io::Result<AgentProcess> {
-        let (program, words) = command.split_first().expect("clap requires a word");
+        let (program, words) = command.split_first().expect("clap requires at least one word");
         let mut command = Command::new(program);
         command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         command.env_remove(takeover::VARIABLE);

@@ -339,7 +339,7 @@ fn find_last_session(context: &Context) -> Result<String, Failure> {
         .map(|summary| summary.session)
         .find(|session| is_own(&session.id) && session.parent_kind != Some(ParentKind::Subagent));
     last.map(|session| session.id).ok_or_else(|| {
-        Failure::new("no session of takeback chat in this directory")
+        Failure::new("no takeback chat session in this directory")
             .hint("`takeback sessions list` lists all sessions; name one after --resume")
     })
 }

@@ -71,7 +71,8 @@ pub(super) fn set(arguments: &SetArguments, context: &Context) -> Result<ExitCod
                 save(&changed, context)?;
                 return report(key, previous, context);
             }
-            // Keep the error for the first reading, because that reading is the most likely one.
+            // Keep the error of the first interpretation of the value, because that is most likely
+            // what the user meant.
             Err(failure) => problem = problem.or(Some(failure)),
         }
     }

@@ -56,7 +56,10 @@ pub(crate) fn check_agents(
         let project = check(&project)?;
         if user.runs_hooks() && project.runs_hooks() {
             let message = format!("the hooks in {} run twice in this project", agent.title);
-            let hint = format!("`takeback uninstall --project {}` keeps only your own", agent.name);
+            let hint = format!(
+                "`takeback uninstall --project {}` removes those of the project",
+                agent.name
+            );
             problems.push(Problem::new(message, hint));
         }
         if !user.is_agent_present && !user.is_installed() && !project.is_installed() && !is_named {
@@ -64,7 +67,7 @@ pub(crate) fn check_agents(
         }
         if user.is_agent_present && !user.is_installed() && !project.is_installed() {
             let (what, them) = match agent.is_editor() {
-                true => ("no agent is set up to run through takeback", "adds entries for some"),
+                true => ("no agent is set up to run through takeback", "adds some agents"),
                 false => ("hooks not installed", "installs them"),
             };
             let message = format!("{}: {what}", agent.title);

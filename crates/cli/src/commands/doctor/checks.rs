@@ -205,7 +205,7 @@ pub(super) fn measure_hook(
     if all > SLOW_MS {
         let message =
             format!("an agent waits {all:.0} ms before each tool call that may change files");
-        let hint = "list directories that need no protection under `exclude` in config.toml";
+        let hint = "add directories that need no protection to `exclude` in config.toml";
         problems.push(Problem::new(message, hint));
     }
     Some(HookSpeed { hook_ms, capture_ms })

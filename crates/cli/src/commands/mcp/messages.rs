@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_notifications_and_responses_are_told_apart() {
+    fn requests_and_notifications_and_responses_are_told_apart() {
         let request = parse(br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#).unwrap();
         let method = "ping".to_owned();
         assert_eq!(

@@ -181,7 +181,7 @@ pub(super) fn describe_all() -> Vec<Value> {
             "Show what has changed in the workspace since a checkpoint, as a diff",
             &json!({
                 "checkpoint": checkpoint, "paths": paths, "directory": directory,
-                "full": { "type": "boolean", "description": "The whole diff, not its first lines" },
+                "full": { "type": "boolean", "description": "The whole diff, not just its first lines" },
             }),
             &["checkpoint"],
         ),

@@ -260,7 +260,7 @@ fn describe_bad_lines(log: &LogRef, lines: &[u64]) -> Option<BadEntry> {
         1 => "not a JSON object".to_owned(),
         count => {
             let others = output::count(count - 1, "later line");
-            format!("not a JSON object, like {others}")
+            format!("not a JSON object (the same is true of {others})")
         }
     };
     Some(BadEntry { file: Some(log.name()), line, message })

@@ -82,7 +82,7 @@ fn only_changed_lines_are_printed_again() {
 }
 
 #[test]
-fn lines_that_are_wider_than_the_terminal_are_replaced_whole() {
+fn lines_that_are_wider_than_the_terminal_are_replaced_as_a_whole() {
     for wide in ["0123456789abcdef012", "日本語日本語日本語", "0123456789", "a日本語日本語"]
     {
         let mut shown = Shown::new(10, 10);

@@ -124,7 +124,7 @@ size: 1000
 }
 
 #[test]
-fn emphasis_code_and_headings_are_styled() {
+fn emphasis_and_code_and_headings_are_styled() {
     let lines = render_pieces(["## *a* `b`\n**c** ~~d~~ [e](f)"], 40);
     let expected = [
         "\u{1b}[1m## \u{1b}[0m\u{1b}[1m\u{1b}[3ma\u{1b}[0m\u{1b}[1m \u{1b}[0m\u{1b}[36mb\u{1b}[0m",
@@ -267,7 +267,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases()) })]
 
     #[test]
-    fn the_lines_do_not_depend_on_the_pieces(
+    fn the_lines_do_not_depend_on_how_the_text_is_split(
         parts in vec(select(&PARTS[..]), 0..30),
         lengths in vec(1_usize..12, 1..20),
         columns in 12_usize..40,

@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn seconds_milliseconds_and_dates_are_understood() {
+    fn seconds_and_milliseconds_and_dates_are_understood() {
         let seconds = |number| Some(Duration::from_secs_f64(number));
         assert_eq!(find(&[("retry-after", "7")], ""), seconds(7.0));
         assert_eq!(find(&[("Retry-After", " 1.5 ")], ""), seconds(1.5));

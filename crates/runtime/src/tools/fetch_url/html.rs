@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn characters_are_decoded() {
+    fn character_references_are_decoded() {
         for (html, text) in [
             ("a&lt;b&gt;c", "a<b>c"),
             ("&#65;&#x42;&quot;", "AB\""),

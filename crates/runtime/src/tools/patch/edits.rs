@@ -76,7 +76,7 @@ fn find_replacements<'e>(
     if edit.old == edit.new {
         return Err("`old` and `new` are the same".to_owned());
     }
-    let (old, new) = adapt_line_ends(content, edit);
+    let (old, new) = adapt_line_endings(content, edit);
     let found: Vec<usize> = content.find_iter(old.as_bytes()).collect();
     match found.len() {
         0 => Err(describe_not_found(content, &edit.old)),
@@ -96,9 +96,9 @@ fn find_replacements<'e>(
     Ok(found.into_iter().map(replace).collect())
 }
 
-/// Returns the old and the new text with the line ends of the file. If a file has CRLF line ends,
-/// the model is shown the file as if it had plain LF line ends.
-fn adapt_line_ends<'e>(content: &[u8], edit: &'e Edit) -> (Cow<'e, str>, Cow<'e, str>) {
+/// Returns the old and the new text with the line endings of the file. If a file has CRLF line
+/// endings, the model is shown the file as if it had plain LF line endings.
+fn adapt_line_endings<'e>(content: &[u8], edit: &'e Edit) -> (Cow<'e, str>, Cow<'e, str>) {
     let is_found_later =
         || !content.contains_str(&edit.old) && content.contains_str(to_crlf(&edit.old));
     match has_crlf(content) || (edit.old.contains('\n') && is_found_later()) {
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn crlf_line_ends_are_kept() {
+    fn crlf_line_endings_are_kept() {
         let crlf = "a\r\nb\r\nc\r\n";
         assert_eq!(apply(crlf, &[edit("b", "x\ny")]).as_deref(), Ok("a\r\nx\r\ny\r\nc\r\n"));
         assert_eq!(apply(crlf, &[edit("a\nb\n", "z\n")]).as_deref(), Ok("z\r\nc\r\n"));

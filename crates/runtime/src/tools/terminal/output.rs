@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn live_output_is_shown_by_whole_characters() {
+    fn live_output_is_shown_in_whole_characters() {
         let mut live = LiveOutput::default();
         live.push(b"a\xc3");
         assert_eq!(live.take(false), "a");

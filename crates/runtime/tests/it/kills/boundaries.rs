@@ -31,7 +31,7 @@ fn kill_everywhere(name: &str, step: usize) -> usize {
 }
 
 #[test]
-fn a_killed_process_continues_at_the_exact_step() {
+fn the_turn_of_a_killed_process_continues_at_the_exact_step() {
     let kills = kill_everywhere("editor", 1);
     assert!(kills > 20, "{kills}");
 }

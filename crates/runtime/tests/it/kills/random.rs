@@ -204,7 +204,7 @@ fn a_goal_killed_at_random_spends_the_same_budget() {
 }
 
 #[test]
-fn a_compression_killed_at_random_happens_once() {
+fn a_compression_killed_at_random_is_still_applied_exactly_once() {
     kill_at_random("compression");
 }
 

@@ -152,7 +152,7 @@ fn a_branch_name_never_leads_out_of_the_copy() {
 }
 
 #[test]
-fn locks_operations_in_progress_and_linked_work_trees_are_not_copied() {
+fn lock_files_and_unfinished_operations_and_linked_work_trees_are_not_copied() {
     let scratch = used_repository();
     scratch.git(&["worktree", "add", "-q", "linked", "v1"]);
     let files = ["index.lock", "MERGE_HEAD", "BISECT_LOG", "rebase-merge/done", "gc.pid"];

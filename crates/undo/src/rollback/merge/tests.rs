@@ -36,12 +36,12 @@ fn changes_from_both_sides_are_merged() {
 }
 
 #[test]
-fn every_byte_of_a_line_counts() {
+fn lines_that_differ_in_any_byte_are_different() {
     assert_eq!(clean("a\r\nb\r\nc\r\n", "A\r\nb\r\nc\r\n", "a\r\nb\r\nC"), "A\r\nb\r\nC");
     assert_eq!(clean("a\nb\nc", "a\nb\nc\n", "x\nb\nc"), "x\nb\nc\n");
     let merged = merge(b"\xff\nb\n\xfe\n", b"\xfd\nb\n\xfe\n", b"\xff\nb\n\xfc", MARKERS);
     assert_eq!(merged, Merged::Clean(b"\xfd\nb\n\xfc".to_vec()));
-    // A changed line end is a change like any other.
+    // A changed line ending is a change like any other.
     let report = merge(b"a\nb\n", b"a\r\nb\n", b"A\nb\n", Conflicts::Report);
     assert_eq!(report, Merged::Conflict { count: 1 });
 }
@@ -64,7 +64,7 @@ fn conflicts_are_counted_or_resolved_as_requested() {
 }
 
 #[test]
-fn markers_are_correct_with_all_kinds_of_line_ends() {
+fn markers_are_correct_with_all_kinds_of_line_endings() {
     let (marked, _) = resolved("a\r\n", "b\r\nsame\r\n", "c\r\nsame\r\n", MARKERS);
     assert_eq!(marked, "<<<<<<< ours\r\nb\r\n=======\r\nc\r\n>>>>>>> theirs\r\nsame\r\n");
     let (marked, _) = resolved("a", "b", "c", DIFF3);
@@ -352,7 +352,7 @@ proptest! {
 
     /// Applying the changes to one version yields the other, with either algorithm.
     #[test]
-    fn the_changes_of_a_side_turn_the_base_into_that_side(
+    fn applying_the_changes_of_one_side_to_the_base_gives_that_side(
         base in "[abcdefgh\n]{0,60}", side in "[abcdefgh\n]{0,60}",
         frequent in 0usize..90, small in prop::sample::select(vec![0, 20, SMALL]),
     ) {

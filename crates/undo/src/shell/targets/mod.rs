@@ -458,7 +458,8 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// Sweeps the directories among the values, and adds the other values as paths.
+    /// Marks the directories among the values as places where any file may change, and adds the
+    /// other values as paths.
     fn sweep_values(&mut self, values: &[Value], command: &str) {
         for value in values {
             let Some(paths) = self.resolve_value(value) else {

@@ -302,7 +302,7 @@ fn words_are_expanded() {
 }
 
 #[test]
-fn hidden_files_match_but_hidden_directories_do_not() {
+fn wildcards_match_hidden_files_but_not_hidden_directories() {
     let scene = Scene::new();
     let paths = |script: &str| scene.shorten(&scene.analyze(script).paths);
     assert!(paths("rm -rf *").contains(&".env".to_owned()));
@@ -367,7 +367,7 @@ fn changes_of_the_current_directory_are_followed() {
 }
 
 #[test]
-fn words_that_expand_to_several_words_or_none_are_followed() {
+fn words_that_expand_to_several_words_or_to_no_word_are_followed() {
     Scene::new().check(&[
         (
             "v=$(printf 'sub\nb.txt'); rm $v/keep.txt",
@@ -520,7 +520,7 @@ fn loops_and_functions_are_followed() {
 }
 
 #[test]
-fn files_that_find_prints_or_that_come_through_a_pipe_are_reported() {
+fn files_printed_by_find_or_received_through_a_pipe_are_reported() {
     Scene::new().check(&[
         ("find src -name '*.log' -delete", &["src/deep/x.log", "src/deep/y.log"], &[], &[]),
         (
@@ -578,7 +578,7 @@ fn files_that_find_prints_or_that_come_through_a_pipe_are_reported() {
 }
 
 #[test]
-fn files_that_fd_finds_are_reported() {
+fn files_found_by_fd_are_reported() {
     Scene::new().check(&[
         ("fd -e log -x rm", &["c.log", "src/deep/x.log", "src/deep/y.log"], &[], &[]),
         ("fd '\\.log$' src -X rm -f {}", &["src/deep/x.log", "src/deep/y.log"], &[], &[]),
@@ -594,7 +594,7 @@ fn files_that_fd_finds_are_reported() {
 }
 
 #[test]
-fn files_that_awk_changes_are_reported() {
+fn files_changed_by_awk_are_reported() {
     let scene = Scene::new();
     fs::write(scene.root().join("app/x.awk"), "{ print > \"b.txt\" }\n").unwrap();
     scene.check(&[

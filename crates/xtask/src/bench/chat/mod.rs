@@ -95,12 +95,12 @@ fn measure_all(scratch: &Scratch, options: &Options) -> Result<Vec<Figure>, Fail
     let mut figures = Vec::new();
     let mut add = |what, value, unit, limit| figures.push(Figure { what, value, unit, limit });
 
-    scratch.announce("turns on the disk");
+    scratch.announce("turns, stored on disk");
     let directory = scratch.fresh_path("chat");
     let tree = make_tree(scratch)?;
     let floor = syncs::measure_floor(scratch, 50)?;
     let times = Session::begin(&directory, &tree, "disk")?.take_turns(short)?;
-    add("turn on the disk, median", times.turns().per_mille(500), "ms", None);
+    add("a turn, stored on disk, median", times.turns().per_mille(500), "ms", None);
     add("… 95th percentile", times.turns().per_mille(950), "ms", None);
     add("… processor time, median", times.work(..).per_mille(500), "ms", Some(5.0));
     add("one sync on this disk, median", floor, "ms", None);
@@ -116,7 +116,7 @@ fn measure_all(scratch: &Scratch, options: &Options) -> Result<Vec<Figure>, Fail
     let mut session = Session::begin(&memory.0.join("chat"), &tree, "long")?;
     let times = session.take_turns(long)?;
     let (first, last) = (times.work(..100), times.work(long - 100..));
-    add("turn in memory, median", times.turns().per_mille(500), "ms", None);
+    add("a turn, stored in memory, median", times.turns().per_mille(500), "ms", None);
     add("… processor time, first 100 turns", first.per_mille(500), "ms", Some(5.0));
     add("… processor time, last 100 turns", last.per_mille(500), "ms", Some(5.0));
     let times = session.take_turns_with_rests(short)?;

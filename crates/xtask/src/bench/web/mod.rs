@@ -191,7 +191,7 @@ fn measure_pages(program: &Path, home: &Path, figures: &mut Vec<Figure>) -> Resu
     figures.push(figure("first page right after a change (median)", median(changed), "ms", None));
     let limit = Some(Limit::AtMost(150.0));
     figures.push(figure(
-        "weight of the page with scripts and styles",
+        "size of the page with scripts and styles",
         weight as f64 / 1e3,
         "KB",
         limit,
@@ -254,6 +254,11 @@ fn measure_rates(
     figures.push(figure("bare axum hello", bare, "/s", None));
     figures.push(figure("list of 50 rows", own, "/s", None));
     let limit = Some(Limit::AtLeast(30.0));
-    figures.push(figure("list of 50 rows, share of hello", own / bare * 100.0, "%", limit));
+    figures.push(figure(
+        "list of 50 rows, relative to bare axum hello",
+        own / bare * 100.0,
+        "%",
+        limit,
+    ));
     Ok(())
 }

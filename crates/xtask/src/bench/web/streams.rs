@@ -48,7 +48,7 @@ pub(super) fn measure_streams(
     let after = read_memory(served.child.id())?;
     figures.push(figure("memory with 200 event streams", before as f64 / 1e3, "MB", None));
     let growth = (after as f64 - before as f64) / before as f64 * 100.0;
-    let what = "its growth after 300 more changes";
+    let what = "growth of that memory after 300 more changes";
     figures.push(figure(what, growth, "%", Some(Limit::AtMost(5.0))));
     Ok(())
 }

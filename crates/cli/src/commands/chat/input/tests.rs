@@ -128,7 +128,7 @@ fn completions_are_found_only_where_they_belong() {
 }
 
 #[test]
-fn the_history_is_private_bounded_and_free_of_secrets() {
+fn the_history_is_private_and_bounded_and_contains_no_secrets() {
     let directory = tempfile::tempdir().unwrap();
     let home = directory.path().join("home");
     let history = HistoryFile::new(&home);

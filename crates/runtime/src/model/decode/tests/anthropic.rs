@@ -53,7 +53,7 @@ fn decode(events: &[Value]) -> Decoded {
 }
 
 #[test]
-fn all_parts_of_a_reply_are_put_together() {
+fn all_parts_of_a_reply_are_joined() {
     let thinking = json!({ "type": "thinking", "thinking": "", "signature": "" });
     let events = [
         vec![

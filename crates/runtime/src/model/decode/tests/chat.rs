@@ -37,7 +37,7 @@ fn decode(events: &[Value]) -> Decoded {
 }
 
 #[test]
-fn all_parts_of_a_reply_are_put_together() {
+fn all_parts_of_a_reply_are_joined() {
     let usage = json!({
         "choices": [], "usage": {
             "prompt_tokens": 100, "completion_tokens": 30, "total_tokens": 130,

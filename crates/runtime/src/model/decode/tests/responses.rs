@@ -65,7 +65,7 @@ fn decode(events: &[Value]) -> Decoded {
 }
 
 #[test]
-fn all_parts_of_a_reply_are_put_together() {
+fn all_parts_of_a_reply_are_joined() {
     let part = json!({ "type": "response.reasoning_summary_part.added", "output_index": 0 });
     let output = json!([reasoning(), message("I look."), call("c", "{\"a\":1}", "completed")]);
     let decoded = decode(&[
