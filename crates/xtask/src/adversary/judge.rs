@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use super::day::{Day, Moment, TurnKey};
 use super::files::{
-    FileCopy, Files, PROJECT, blob_id, changed_paths, is_history, is_inside, is_within, show_file,
+    FileCopy, Files, PROJECT, blob_id, changed_paths, is_history, is_inside, is_within, lines_of,
+    show_file,
 };
 use super::program::{Answer, list_paths};
 use crate::Failure;
@@ -21,7 +22,14 @@ pub(super) fn name_prompt(turn: usize) -> String {
 
 /// True if a rollback may give a path another state than it had at a moment, because the store does
 /// not contain that state.
-fn may_differ(path: &str, then: &Files, now: &Files, is_lost: bool, is_uncovered: bool) -> bool {
+fn may_differ(
+    path: &str,
+    then: &Files,
+    now: &Files,
+    is_lost: bool,
+    is_uncovered: bool,
+    replaced: &BTreeSet<Vec<u8>>,
+) -> bool {
     // The simulated days take place in the temporary directory. If a call creates a new file there,
     // outside the workspace, its path is not captured, because there was no content to lose. If a
     // later call changes the file, a rollback restores the content from before that later call.
@@ -36,13 +44,14 @@ fn may_differ(path: &str, then: &Files, now: &Files, is_lost: bool, is_uncovered
         return true;
     }
     // If the answer says that the checkpoint does not cover a path, the rollback restores the path
-    // as it was when it was first captured. Nothing that the path contained at the given moment may
-    // be missing.
-    let lines = |file: Option<&FileCopy>| -> BTreeSet<Vec<u8>> {
-        let lines = file.into_iter().flat_map(|file| file.content.split(|b| *b == b'\n'));
-        lines.map(<[u8]>::to_vec).collect()
-    };
-    is_uncovered && is_inside(path) && lines(then.get(path)).is_subset(&lines(now.get(path)))
+    // as it was when it was first captured. Of what the path contained at the given moment, only
+    // lines that the user has replaced may be missing.
+    let lines = |file: Option<&FileCopy>| file.map(|file| lines_of(&file.content));
+    let (then, now) = (lines(then.get(path)), lines(now.get(path)).unwrap_or_default());
+    let mut then = then.unwrap_or_default().into_iter();
+    is_uncovered
+        && is_inside(path)
+        && then.all(|line| now.contains(&line) || replaced.contains(&line))
 }
 
 impl Day<'_> {
@@ -100,7 +109,8 @@ impl Day<'_> {
         uncovered: &BTreeSet<String>,
     ) -> bool {
         let is_uncovered = uncovered.iter().any(|uncovered| is_within(path, uncovered));
-        may_differ(path, &then.files, now, self.lost.contains(path), is_uncovered)
+        let replaced = self.replaced.get(path).cloned().unwrap_or_default();
+        may_differ(path, &then.files, now, self.lost.contains(path), is_uncovered, &replaced)
     }
 
     /// Checks that the conversations contain exactly the turns that are in force. Ignores turns
@@ -267,6 +277,10 @@ mod tests {
 
     #[test]
     fn only_states_that_the_store_does_not_contain_may_differ() {
+        let replaced = BTreeSet::from([b"replaced".to_vec()]);
+        let may_differ = |path: &str, then: &Files, now: &Files, is_lost, is_uncovered| {
+            may_differ(path, then, now, is_lost, is_uncovered, &replaced)
+        };
         let note = "elsewhere/note.txt";
         let (then, now) = (files(note, "user 1"), files(note, "agent t9"));
         assert!(!may_differ(note, &then, &now, false, false));
@@ -279,6 +293,9 @@ mod tests {
         assert!(!may_differ(inside, &then, &now, true, false));
         assert!(may_differ(inside, &then, &now, false, true));
         assert!(!may_differ(inside, &now, &then, false, true));
+        let then = files(inside, "1\nreplaced\n2");
+        assert!(may_differ(inside, &then, &now, false, true));
+        assert!(!may_differ(inside, &then, &now, false, false));
 
         let history = "project/vendor/lib/.git/HEAD";
         let then = files(history, "1");
