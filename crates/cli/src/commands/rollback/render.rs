@@ -294,8 +294,8 @@ fn print_own_copy_hint(view: &RollbackView) {
     }
 }
 
-/// Prints how many messages are taken back and how many are restored, per session if there are
-/// several.
+/// Prints what happens to the conversation, one line per session: how much of it is taken back or
+/// restored, and how to continue it in the agent.
 fn print_conversations(view: &RollbackView) {
     let is_one = view.sessions.len() == 1;
     for moved in &view.sessions {
@@ -303,42 +303,50 @@ fn print_conversations(view: &RollbackView) {
             true => String::new(),
             false => format!(" of {}", output::disarm(&moved.session)),
         };
-        let counts = [(moved.undone_messages, "taken back"), (moved.redone_messages, "restored")];
-        let parts: Vec<String> = counts
-            .iter()
-            .filter(|(count, _)| *count > 0)
-            .map(|(count, what)| format!("{} {what}", output::count(*count, "message")))
-            .collect();
-        println!("Conversation{of}: {}.", parts.join(", "));
-        print_resume(moved);
+        let resume = describe_resume(moved).map(|text| format!(" {text}")).unwrap_or_default();
+        println!("Conversation{of}: {}.{resume}", describe_move(moved));
     }
 }
 
-/// Prints how to continue the agent's own conversation, or why it stays as it is.
-fn print_resume(moved: &MovedSession) {
-    if let Some(resume) = &moved.resume {
-        let command = output::continuation_from_here(resume);
-        let inside = match &resume.typed {
-            Some(line) => format!(", or type `{}` in the agent", output::disarm(line)),
-            None => String::new(),
-        };
-        match &resume.session {
-            Some(_) if resume.in_place => println!(
-                "  {} continues there, although its screen still shows the rest{}. Elsewhere, \
-                 continue with `{command}`.",
-                title_of(&resume.agent),
-                name_condition(&resume.agent)
-            ),
-            Some(_) => println!("  Continue with `{command}`{inside}."),
-            None => {
-                println!(
-                    "  Nothing is left of the conversation: start a new one with `{command}`."
-                );
-            }
-        }
-    } else if let Some(reason) = &moved.stays {
-        println!("  The agent's own copy stays as it is: {}.", output::disarm(reason));
+/// Describes how much of a conversation is taken back, and how much of it is restored.
+fn describe_move(moved: &MovedSession) -> String {
+    let mut parts = Vec::new();
+    if moved.undone_messages > 0 {
+        let messages = output::count(moved.undone_messages, "message");
+        parts.push(match moved.undone_turns {
+            0 => format!("{messages} taken back"),
+            turns => format!("{} ({messages}) taken back", output::count(turns, "turn")),
+        });
     }
+    if moved.redone_messages > 0 {
+        parts.push(format!("{} restored", output::count(moved.redone_messages, "message")));
+    }
+    parts.join(", ")
+}
+
+/// Describes how to continue the agent's own conversation, or why it stays as it is.
+fn describe_resume(moved: &MovedSession) -> Option<String> {
+    let Some(resume) = &moved.resume else {
+        let reason = output::disarm(moved.stays.as_ref()?);
+        return Some(format!("The agent's own copy stays as it is: {reason}."));
+    };
+    let command = output::continuation_from_here(resume);
+    let typed = resume.typed.as_deref().map(output::disarm);
+    Some(match &resume.session {
+        None => {
+            format!("Nothing is left of the conversation: start a new one with `{command}`.")
+        }
+        Some(_) if resume.in_place => format!(
+            "{} continues there, although its screen still shows the rest{}. Elsewhere, continue \
+             with `{command}`.",
+            title_of(&resume.agent),
+            name_condition(&resume.agent)
+        ),
+        Some(_) => {
+            let inside = typed.map(|line| format!(", or type `{line}` in the agent"));
+            format!("Continue with `{command}`{}.", inside.unwrap_or_default())
+        }
+    })
 }
 
 /// Names the condition under which a conversation that went back in place stays there.
