@@ -126,6 +126,7 @@ fn heal_workspaces(opened: &Opened, store: &Store) {
         let workspace = store.workspace(&path, &opened.forbidden).ok()?;
         let named = History::read(store, id).ok()?.named_paths();
         let mut lock = opened.lock(&workspace).ok()?;
+        lock.limit_captures(opened.settings.max_total_size());
         lock.capture(&opened.capture_options(&path, &named)).ok()?;
         lock.finish(opened.system_time()).ok()
     };
