@@ -2,11 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use takeback_ledger::{LogContent, LogError, LogLease, LogRecord, LoggedTask, TaskLog};
-use takeback_runtime::{Agent, SharedJournal, Task};
-use takeback_script::{Reply, Request, Server};
-
 use serde_json::json;
+use takeback_ledger::{LogContent, LogError, LogLease, LogRecord, LoggedTask, TaskLog};
+use takeback_runtime::{Agent, NewSession, SharedJournal, Task};
+use takeback_script::{Reply, Request, Server};
 
 use crate::support::{Recorder, Scratch, build_agent};
 
@@ -47,6 +46,26 @@ fn note_taker(request: &Request) -> Reply {
     }
 }
 
+/// Creates an agent whose tasks are shared through this log.
+fn sharing_agent(scratch: &Scratch, server: &Server, log: &Arc<MemoryLog>) -> Arc<Agent> {
+    let shared = SharedJournal::new(log.clone(), Box::new(|_| {}));
+    let agent = build_agent(scratch.base(), &server.url());
+    Arc::new(Agent { shared: Some(Arc::new(shared)), ..agent })
+}
+
+/// Lists the prompts of the last copy of the whole task, each with true if it was taken back.
+fn list_prompts(log: &MemoryLog) -> Vec<(String, bool)> {
+    let records = log.read("t1").unwrap();
+    let mut bases = records.iter().rev().filter_map(|record| match &record.content {
+        LogContent::Base(base) => Some(base),
+        LogContent::Step(_) => None,
+    });
+    let session = bases.next().unwrap().sessions.last().unwrap();
+    let prompts = session.messages.iter().filter(|message| message.role == "user");
+    let text = |content: &serde_json::Value| content.as_str().unwrap_or_default().to_owned();
+    prompts.map(|it| (it.content.as_ref().map(text).unwrap_or_default(), it.undone)).collect()
+}
+
 /// A resumed task reads its conversation only when its next turn begins.
 #[test]
 fn a_rollback_between_resuming_and_the_next_prompt_reaches_the_other_machines() {
@@ -57,23 +76,36 @@ fn a_rollback_between_resuming_and_the_next_prompt_reaches_the_other_machines() 
     task.prompt("write two", &Recorder::default()).unwrap();
     drop(task);
     let log = Arc::new(MemoryLog::default());
-    let shared = SharedJournal::new(log.clone(), Box::new(|_| {}));
-    let agent =
-        Agent { shared: Some(Arc::new(shared)), ..build_agent(scratch.base(), &server.url()) };
-    let mut task = Task::resume_task(Arc::new(agent), "t1").unwrap();
+    let mut task = Task::resume_task(sharing_agent(&scratch, &server, &log), "t1").unwrap();
     scratch.roll_back("1");
     assert_eq!(scratch.read("note.txt"), "one\n");
     task.prompt("write three", &Recorder::default()).unwrap();
+    assert_eq!(list_prompts(&log), [("write one".into(), false), ("write two".into(), true)]);
+}
 
-    let records = log.read("t1").unwrap();
-    let base = records.iter().rev().find_map(|record| match &record.content {
-        LogContent::Base(base) => Some(base),
-        LogContent::Step(_) => None,
-    });
-    let messages = &base.unwrap().sessions.last().unwrap().messages;
-    let is_undone = |text: &str| {
-        let found = messages.iter().find(|it| it.content == Some(text.into()));
-        found.map(|message| message.undone)
-    };
-    assert_eq!((is_undone("write one"), is_undone("write two")), (Some(false), Some(true)));
+#[test]
+fn a_rollback_beyond_a_summary_reaches_the_other_machines() {
+    let scratch = Scratch::new();
+    let server = Server::start(|request: &Request| {
+        let is_turn = request.last_result().is_some() || request.last_text().starts_with("write");
+        if is_turn { note_taker(request) } else { Reply::text("A summary.") }
+    })
+    .unwrap();
+    let log = Arc::new(MemoryLog::default());
+    let agent = sharing_agent(&scratch, &server, &log);
+    let mut task = Task::begin(agent, &scratch.project(), NewSession::default(), "t1").unwrap();
+    let front = Recorder::default();
+    for prompt in ["write one", "write two", "write three"] {
+        task.prompt(prompt, &front).unwrap();
+    }
+    let first = task.session_id().to_owned();
+    assert!(task.compress_now(&front).unwrap());
+    assert_ne!(task.session_id(), first);
+    task.prompt("write four", &front).unwrap();
+    scratch.roll_back("2");
+    assert_eq!(scratch.read("note.txt"), "two\n");
+    task.prompt("write five", &front).unwrap();
+    assert_eq!(task.session_id(), first);
+    let expected = [("write one", false), ("write two", false), ("write three", true)];
+    assert_eq!(list_prompts(&log), expected.map(|(text, undone)| (text.to_owned(), undone)));
 }

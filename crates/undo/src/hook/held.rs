@@ -271,7 +271,7 @@ mod tests {
         let disk = scratch.path();
         let mount = ["-t", "tmpfs", "-o", "size=64k", "none"];
         if !Command::new("mount").args(mount).arg(disk).status().unwrap().success() {
-            eprintln!("skipped: this user cannot mount a file system");
+            let _ = writeln!(io::stderr(), "skipped: this user cannot mount a file system");
             return;
         }
         let (path, held) = (disk.join("file"), disk.join("held"));
