@@ -100,7 +100,7 @@ pub(crate) fn variable(name: &str) -> Option<String> {
 
 /// The maximum time that a user's command waits for other processes, and the function that tells
 /// the user that the command is waiting.
-const LOCK_WAIT: LockWait =
+pub(crate) const LOCK_WAIT: LockWait =
     LockWait { limit: Duration::from_secs(10), on_wait: output::report_waiting };
 
 /// The variable that switches all checkpoints off if its value is one of [`OFF`].

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use takeback_base::lock_wait::LockWait;
+
 use crate::connection::Connection;
 use crate::identity::{Files, FleetKey, Identity};
 use crate::schema::FleetRow;
@@ -19,6 +21,8 @@ pub struct FleetOptions<'a> {
     pub host_name: String,
     /// The version of the program.
     pub version: &'static str,
+    /// The time to wait while another process ships.
+    pub lock_wait: LockWait,
 }
 
 /// The fleet that this machine belongs to, or may join.
@@ -29,20 +33,21 @@ pub struct Fleet {
     pub(crate) encrypt: Encrypt,
     pub(crate) version: &'static str,
     pub(crate) lease_seconds: u32,
+    pub(crate) lock_wait: LockWait,
 }
 
 impl Fleet {
     /// Creates the value, but connects to nothing.
     pub fn new(options: FleetOptions<'_>) -> Result<Fleet, FleetError> {
-        let FleetOptions { home, settings, host_name, version } = options;
+        let FleetOptions { home, settings, host_name, version, lock_wait } = options;
         let address = settings.postgres.clone().ok_or(FleetError::NotConfigured)?;
         let name = settings.name.clone().unwrap_or(host_name);
         if !is_name(&name) {
             return Err(FleetError::BadName(name));
         }
         let files = Files::in_home(home);
-        let lease_seconds = settings.lease_seconds.get();
-        Ok(Fleet { files, address, name, encrypt: settings.encrypt, version, lease_seconds })
+        let (encrypt, lease_seconds) = (settings.encrypt, settings.lease_seconds.get());
+        Ok(Fleet { files, address, name, encrypt, version, lease_seconds, lock_wait })
     }
 
     /// Returns the name of this machine.

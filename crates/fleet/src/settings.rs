@@ -69,7 +69,7 @@ pub enum Encrypt {
     /// Private files. Nothing in the ledger is encrypted.
     #[default]
     Private,
-    /// Nothing; a machine can then join without the key.
+    /// Nothing is encrypted, so a machine can join without the key.
     Off,
 }
 

@@ -24,7 +24,7 @@ impl Shipper {
     pub fn ship(&mut self, ledger: &mut Ledger, now: Time) -> Result<SyncReport, FleetError> {
         let Shipper { fleet, open } = self;
         let was_open = open.is_some();
-        fleet.ship_alone(now, || {
+        fleet.ship_alone(None, now, || {
             let result = ship_over(fleet, open, ledger);
             match result {
                 Err(FleetError::Unreachable { .. }) if was_open => ship_over(fleet, open, ledger),

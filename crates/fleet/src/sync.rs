@@ -9,6 +9,7 @@ use postgres::error::SqlState;
 use takeback_base::durable::FileLock;
 use takeback_base::errors::error_messages;
 use takeback_base::hex;
+use takeback_base::lock_wait::LockWait;
 use takeback_ledger::{Announced, Ledger, Time};
 
 use crate::apply::apply_batch;
@@ -61,14 +62,15 @@ impl<E: Into<FleetError>> From<E> for BatchError {
 
 impl Fleet {
     /// Ships everything that has changed since the last time. `progress` is called with the number
-    /// of rows that have arrived. Fails with [`FleetError::Busy`] if another process is shipping.
+    /// of rows that have arrived. Fails with [`FleetError::Busy`] if another process is still
+    /// shipping when the time to wait is up.
     pub fn sync(
         &self,
         ledger: &mut Ledger,
         now: Time,
         progress: &dyn Fn(u64),
     ) -> Result<SyncReport, FleetError> {
-        self.ship_alone(now, || {
+        self.ship_alone(Some(&self.lock_wait), now, || {
             let (mut connection, identity) = self.connect()?;
             let sealer = self.sealer()?;
             self.ship_all((&mut connection, &identity), &sealer, ledger, progress)
@@ -78,13 +80,17 @@ impl Fleet {
     /// Ships while no other process of this machine does, and writes down the result.
     pub(crate) fn ship_alone(
         &self,
+        wait: Option<&LockWait>,
         now: Time,
         ship: impl FnOnce() -> Result<SyncReport, FleetError>,
     ) -> Result<SyncReport, FleetError> {
         let path = self.files.path_in_new("lock")?;
-        let lock = FileLock::try_exclusive(&path)
-            .map_err(|source| FleetError::File { path, source })?
-            .ok_or(FleetError::Busy)?;
+        let lock = match wait {
+            Some(wait) => FileLock::exclusive_within(&path, wait),
+            None => FileLock::try_exclusive(&path),
+        };
+        let lock =
+            lock.map_err(|source| FleetError::File { path, source })?.ok_or(FleetError::Busy)?;
         let result = ship();
         let failure = result.as_ref().err().map(|error| error_messages(error).join(": "));
         write_last_sync(&self.files, failure, now);

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_within_another_only_by_whole_names() {
+    fn a_path_is_within_another_only_if_whole_names_match() {
         assert!(is_within(b"a/b", b"a"));
         assert!(is_within(b"a", b"a"));
         assert!(is_within(b"anything", b""));

@@ -18,8 +18,8 @@ const NEEDED: u64 = 4 << 30;
 pub(crate) struct ScratchDirectory(PathBuf);
 
 impl ScratchDirectory {
-    /// Creates a directory. It is on disk if there is not enough memory for it, or if programs
-    /// cannot be run from memory. Its name is short, because takeback shortens long paths.
+    /// Creates a directory in memory, or on disk if there is not enough memory or if programs cannot
+    /// be run from there. Its name is short, because takeback shortens long paths.
     pub(crate) fn create(suffix: &str) -> std::io::Result<ScratchDirectory> {
         let base =
             if is_suitable(Path::new(MEMORY)) { MEMORY.into() } else { std::env::temp_dir() };

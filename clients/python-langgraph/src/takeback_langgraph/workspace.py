@@ -128,7 +128,7 @@ def is_waiting(config: RunnableConfig, metadata: CheckpointMetadata) -> bool:
 
 
 def describe_input(value: Any) -> str:
-    """Finds the message in the input of a graph. Any other input is described by its text."""
+    """Returns the last message in the input of a graph, or the input as text if it has none."""
     messages: List[Any] = []
     if isinstance(value, dict) and value.get("messages"):
         found = value["messages"]

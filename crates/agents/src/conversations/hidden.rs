@@ -14,9 +14,8 @@ use takeback_undo::Opened;
 use super::{Conversation, ConversationError, find_logs, notes};
 use crate::rewind::{MessagePart, Rewind, RewindError};
 
-/// Lists the messages that the plugin has to leave out, so that the conversation is the one that
-/// the ledger has. Fails, and changes nothing, if the log is not certain to have the messages of
-/// the ledger.
+/// Lists the messages that the plugin must leave out so that the conversation matches the ledger.
+/// Fails, and changes nothing, unless the log certainly contains the ledger's messages.
 pub(super) fn update(
     opened: &Opened,
     rewind: &Rewind,

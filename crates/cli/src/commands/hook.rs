@@ -39,7 +39,7 @@ Examples:
   echo '{\"event\": \"turn_start\", \"agent\": \"mine\", \"session\": \"1\", \"prompt\": \"tidy up\"}' | takeback hook generic
   echo '{\"event\": \"before_tool\", \"agent\": \"mine\", \"session\": \"1\", \"tool\": \"bash\", \"input\": {\"command\": \"rm -rf src\"}}' | takeback hook generic")]
 pub(crate) struct Arguments {
-    #[arg(value_name = "AGENT", help = format!("The agent whose format is read: {}", agent_names()))]
+    #[arg(value_name = "AGENT", help = format!("The agent that sends the event: {}", agent_names()))]
     agent: String,
     /// The name of the event, for agents whose JSON does not include it
     event: Option<String>,

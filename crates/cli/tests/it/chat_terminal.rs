@@ -189,7 +189,7 @@ fn a_rollback_takes_back_files_and_messages() {
     let screen = terminal.wait_for("This conversation now has 0 messages.");
     for part in [
         "Deleted:",
-        "Conversation: 4 messages taken back.",
+        "Conversation: 1 turn (4 messages) taken back.",
         "The prompt was:",
         "Restored to checkpoint",
         "(before write_file",

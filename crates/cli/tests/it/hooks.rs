@@ -333,7 +333,7 @@ takeback undo        take back only the last turn, and keep your edits
 $ takeback -C ../.zshrc rollback 1
 Restored:
   .zshrc
-Conversation: 1 message taken back.
+Conversation: 1 turn (1 message) taken back.
 The prompt was:
   my shell
 Restored 1 file. `takeback rollback undo` takes this back.

@@ -51,7 +51,7 @@ fn a_rollback_rewinds_the_conversation_to_before_the_turn() {
 $ takeback rollback 2
 Restored:
   a
-Conversation: 2 messages taken back.
+Conversation: 2 turns (2 messages) taken back.
 The prompt was:
   make it 2
 Restored 1 file. `takeback rollback undo` takes this back.
@@ -156,7 +156,7 @@ Restored 1 file. `takeback rollback redo` takes this back.
 $ takeback rollback redo
 Restored:
   a
-Conversation: 2 messages taken back.
+Conversation: 2 turns (2 messages) taken back.
 The prompt was:
   make it 2
 Restored 1 file. `takeback rollback undo` takes this back.
@@ -236,7 +236,7 @@ Would delete:
   notes
 Edited since the turn, by you or another agent (saved in the safety checkpoint):
   notes
-Conversation: 1 message taken back.
+Conversation: 1 turn (1 message) would be taken back.
 The prompt was:
   one
 ",
@@ -290,7 +290,7 @@ Restored:
   agent
 Deleted:
   made
-Conversation: 1 message taken back.
+Conversation: 1 turn (1 message) taken back.
 The prompt was:
   change it
 Restored 1 file and deleted 1. `takeback rollback undo` takes this back.

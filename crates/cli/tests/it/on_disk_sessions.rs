@@ -48,7 +48,7 @@ fn events_in_the_old_spool_are_imported() {
 }
 
 #[test]
-fn old_notices_are_taken_once() {
+fn notices_of_an_old_home_are_delivered_only_once() {
     // The history is not moved here, because notices name the old paths.
     let session = unpacked_home();
     let mut client = Client::new(&session);

@@ -321,7 +321,10 @@ fn a_plugin_learns_which_conversation_it_should_show() {
     with_two_turns(&session);
     let back = type_in(&session, "claude:live", "1");
     let new = back["resume"]["session"].as_str().unwrap();
-    assert!(back["text"].as_str().unwrap().contains("messages taken back"), "{back:#}");
+    assert!(
+        back["text"].as_str().unwrap().contains("messages) taken back. Continue with `"),
+        "{back:#}"
+    );
     assert!(back["resume"]["file"].as_str().unwrap().ends_with(&format!("{new}.jsonl")));
     let copy = format!("claude:{new}");
     let forward = type_in(&session, &copy, "undo");

@@ -39,7 +39,7 @@ Restored:
   a
 Deleted:
   new
-Conversation: 1 message taken back.
+Conversation: 1 turn (1 message) taken back.
 The prompt was:
   echo out; echo err >&2; echo 2 > a; echo > new
 Restored 1 file and deleted 1. `takeback rollback undo` takes this back.

@@ -166,7 +166,7 @@ fn a_rollback_says_where_files_and_conversation_are_now() {
     let text = answers[0]["text"].as_str().unwrap();
     for part in [
         "Deleted:\n  other.txt",
-        "Conversation: 4 messages taken back.",
+        "Conversation: 1 turn (4 messages) taken back.",
         "The prompt was:\n  add other.txt",
         "(before write_file other.txt).",
         "The state before that is saved as checkpoint ",

@@ -58,7 +58,7 @@ fn a_rollback_shows_its_plan_and_asks() {
     ] {
         assert!(seen.contains(part), "{part:?} in {seen}");
     }
-    assert!(seen.contains("Conversation: 1 message"), "{seen}");
+    assert!(seen.contains("Conversation: 1 turn (1 message) will be taken back."), "{seen}");
     let (seen, code) = typed(&session, "rollback 1", "y\n").unwrap();
     assert_eq!((session.read("a"), code), ("1".into(), Some(0)), "{seen}");
     let result = "\nRestored 1 file. `takeback rollback undo` takes this back.\n";

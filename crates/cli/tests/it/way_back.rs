@@ -177,7 +177,7 @@ Cannot be restored:
   thing/.git  (never captured)
 Edited since the turn, by you or another agent (saved in the safety checkpoint):
   thing/inner
-Conversation: 1 message taken back.
+Conversation: 1 turn (1 message) would be taken back.
 The prompt was:
   change it
 ! error: nothing was changed
@@ -188,7 +188,7 @@ Restored:
   a
 Skipped, not changed:
   thing/.git  (never captured)
-Conversation: 1 message taken back.
+Conversation: 1 turn (1 message) taken back.
 The prompt was:
   change it
 Restored 1 file. `takeback rollback undo` takes this back.

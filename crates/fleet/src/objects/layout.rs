@@ -114,7 +114,7 @@ pub(crate) struct ListedPack {
 pub(crate) struct Inventory {
     /// The complete packs.
     pub(crate) packs: Vec<ListedPack>,
-    /// Files of packs whose other half is missing.
+    /// Pack files without their index, and indexes without their pack.
     pub(crate) halves: Vec<ListedObject>,
     /// The refs, and the time at which each was created.
     pub(crate) refs: BTreeMap<RemoteRef, i64>,

@@ -27,6 +27,7 @@ mod verify;
 use std::path::Path;
 
 use takeback_base::durable::FileLock;
+use takeback_base::lock_wait::LockWait;
 
 pub use self::collect::{CollectOptions, Collected};
 pub use self::error::ObjectsError;
@@ -54,6 +55,8 @@ pub struct ObjectsOptions<'a> {
     pub host_name: String,
     /// The keys and the server for addresses that begin with `s3://`.
     pub access: &'a S3Access,
+    /// The time to wait while another process uploads.
+    pub lock_wait: LockWait,
 }
 
 /// The checkpoints of a fleet in object storage.
@@ -64,6 +67,7 @@ pub struct Objects {
     key: Option<FleetKey>,
     encrypt: Encrypt,
     name: String,
+    lock_wait: LockWait,
 }
 
 /// Checks the form of an address. The error explains the problem.
@@ -75,7 +79,7 @@ impl Objects {
     /// Opens the object storage that the settings name, but makes no request yet. The machine must
     /// have joined the fleet.
     pub fn open(options: ObjectsOptions<'_>) -> Result<Objects, ObjectsError> {
-        let ObjectsOptions { home, settings, host_name, access } = options;
+        let ObjectsOptions { home, settings, host_name, access, lock_wait } = options;
         let address = settings.objects.as_deref().ok_or(ObjectsError::NotConfigured)?;
         let limit = settings.upload_kb_per_second.map(|limit| limit.saturating_mul(1024).max(1));
         let bucket: Box<dyn Bucket> =
@@ -92,7 +96,8 @@ impl Objects {
             return Err(ObjectsError::NoKey);
         }
         let name = settings.name.clone().unwrap_or(host_name);
-        Ok(Objects { bucket, files, identity, key, encrypt: settings.encrypt, name })
+        let encrypt = settings.encrypt;
+        Ok(Objects { bucket, files, identity, key, encrypt, name, lock_wait })
     }
 
     /// Returns the address as people see it.
@@ -108,7 +113,8 @@ impl Objects {
     /// Takes the lock that only one process of this machine holds at a time.
     fn lock(&self) -> Result<FileLock, ObjectsError> {
         let path = self.files.path_in_new("objects.lock")?;
-        FileLock::try_exclusive(&path).map_err(ObjectsError::file(&path))?.ok_or(ObjectsError::Busy)
+        let lock = FileLock::exclusive_within(&path, &self.lock_wait);
+        lock.map_err(ObjectsError::file(&path))?.ok_or(ObjectsError::Busy)
     }
 
     /// Reads the memory of this machine's uploads to the bucket with this id.

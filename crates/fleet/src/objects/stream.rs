@@ -17,7 +17,7 @@ const RANDOM: usize = 19;
 
 const PIECE: usize = 1 << 20;
 
-/// The number of bytes by which an encrypted piece is longer.
+/// The number of bytes that encryption adds to a piece.
 const TAG: usize = 16;
 
 /// Encrypts everything that `from` yields. `purpose` must be the same when the file is decrypted.

@@ -2,9 +2,11 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use flate2::read::ZlibDecoder;
 use serde_json::Value;
+use takeback_base::lock_wait::LockWait;
 use takeback_fleet::{
     Encrypt, Fleet, FleetError, FleetOptions, FleetSettings, JoinOptions, Joined, SyncReport,
 };
@@ -164,7 +166,18 @@ pub(crate) fn open_ledger(path: &Path) -> Ledger {
 }
 
 pub(crate) fn open_fleet(home: &Path, settings: &FleetSettings) -> Fleet {
-    let options = FleetOptions { home, settings, host_name: "host".into(), version: "test" };
+    open_waiting(home, settings, |_| {})
+}
+
+/// Opens a fleet. `on_wait` is called if a shipment has to wait for another process.
+pub(crate) fn open_waiting(
+    home: &Path,
+    settings: &FleetSettings,
+    on_wait: fn(Option<u32>),
+) -> Fleet {
+    let lock_wait = LockWait { limit: Duration::from_secs(60), on_wait };
+    let host_name = "host".into();
+    let options = FleetOptions { home, settings, host_name, version: "test", lock_wait };
     Fleet::new(options).unwrap()
 }
 

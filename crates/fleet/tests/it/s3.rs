@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
+use takeback_base::lock_wait::LockWait;
 use takeback_fleet::{
     CollectOptions, FleetSettings, Objects, ObjectsError, ObjectsOptions, S3Access,
 };
@@ -79,7 +80,8 @@ fn open_objects(home: &Path, address: &str, access: &S3Access) -> Result<Objects
         ..FleetSettings::default()
     };
     let host_name = String::new();
-    Objects::open(ObjectsOptions { home, settings: &settings, host_name, access })
+    let lock_wait = LockWait::silent(Duration::from_secs(60));
+    Objects::open(ObjectsOptions { home, settings: &settings, host_name, access, lock_wait })
 }
 
 fn upload(objects: &Objects, store: &Store) -> Result<u64, ObjectsError> {

@@ -1,13 +1,15 @@
 //! Shipping what has changed in the ledgers of machines.
 
 use std::fs;
+use std::sync::Mutex;
 
+use takeback_base::durable::FileLock;
 use takeback_fleet::{Encrypt, FleetError, JoinOptions};
 use takeback_ledger::{
     CallRecord, EffectRecord, Event, MessageRecord, SessionRecord, Tokens, UsageRecord,
 };
 
-use crate::machine::{Machine, at, open_ledger, shipped_messages};
+use crate::machine::{Machine, at, open_ledger, open_waiting, shipped_messages};
 use crate::server::Server;
 
 #[test]
@@ -36,6 +38,24 @@ fn changes_and_rewinds_and_deletions_are_shipped() {
         "claude:a claude:b"
     );
     assert_eq!(machine.sync().unwrap().rows, 0, "nothing has changed");
+}
+
+/// The lock of another process that ships.
+static HELD: Mutex<Option<FileLock>> = Mutex::new(None);
+
+#[test]
+fn a_shipment_waits_until_another_process_has_shipped() {
+    let Some(server) = Server::start() else { return };
+    let (mut machine, _) = Machine::first(&server.address());
+    machine.say("claude:a", "user", "one");
+    let path = machine.home().join("fleet/lock");
+    *HELD.lock().unwrap() = FileLock::try_exclusive(&path).unwrap();
+    // The other process is done as soon as this one has to wait.
+    let on_wait = |_| drop(HELD.lock().unwrap().take());
+    let fleet = open_waiting(machine.home(), &machine.settings, on_wait);
+    fleet.sync(&mut machine.ledger, at(1_000), &|_| {}).unwrap();
+    assert!(HELD.lock().unwrap().is_none(), "the shipment did not wait");
+    assert_eq!(shipped_messages(&server), machine.messages());
 }
 
 #[test]

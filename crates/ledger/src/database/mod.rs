@@ -183,8 +183,8 @@ impl Database {
         Ok(database)
     }
 
-    /// Drops the old connection, and from now on uses the file that is currently at the path. A
-    /// successor that a read opened earlier may lack settings that have changed since.
+    /// Drops the old connection, and from now on uses the file that is currently at the path. If
+    /// a read has already opened that file, its connection is used, with the current settings.
     fn switch_to_present(&mut self) -> Result<(), LedgerError> {
         let mut present = match self.successor.take() {
             Some(successor) => *successor,

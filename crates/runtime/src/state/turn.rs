@@ -168,7 +168,7 @@ impl TurnState {
             progress: CallProgress::Requested,
         };
         self.calls = calls.iter().map(requested).collect();
-        // The end of a call that could be made sets this count back to zero.
+        // When a valid call ends, this count is reset to zero.
         self.unusable_replies += u32::from(!calls.is_empty());
     }
 

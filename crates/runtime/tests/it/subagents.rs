@@ -1,4 +1,4 @@
-//! Subagents: work in parallel, and reports to their parent.
+//! Tests of subagents: they work in parallel, and report to their parent.
 
 use serde_json::json;
 use takeback_ledger::ParentKind;

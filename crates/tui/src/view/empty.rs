@@ -22,7 +22,7 @@ pub(super) fn describe(model: &Model) -> Option<Vec<Line<'static>>> {
             format!("Nothing has “{}”.", model.list.filter.trim()),
             String::new(),
             "Esc shows all turns again.".into(),
-            "`takeback search` looks into the sessions of all agents.".into(),
+            "`takeback search` searches the sessions of all agents.".into(),
         ],
         Load::Ready(past) => {
             let mut lines = vec!["No checkpoints yet.".into(), String::new()];

@@ -276,7 +276,7 @@ fn follow_if_unlocked(opened: &Opened, _: &str) -> Result<Option<Resume>, String
 }
 
 #[test]
-fn agents_in_the_workspace_do_not_wait_until_a_conversation_is_copied() {
+fn agents_in_the_workspace_do_not_wait_for_a_conversation_to_be_copied() {
     let scratch = Scratch::new();
     scratch.play_turn("one", "a", "1");
     scratch.play_turn("two", "a", "2");

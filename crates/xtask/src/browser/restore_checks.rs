@@ -1,4 +1,4 @@
-//! The checks of the way back: plans, dialogs, conflicts, and the checkpoints themselves.
+//! Checks of restoring: plans, dialogs, conflicts, and checkpoints.
 
 use std::fs;
 use std::process::Stdio;

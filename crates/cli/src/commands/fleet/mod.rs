@@ -18,7 +18,7 @@ use takeback_fleet::{Fleet, FleetJournal, FleetOptions, FleetSettings};
 use takeback_ledger::TaskLog;
 
 use crate::config::Config;
-use crate::context::Context;
+use crate::context::{Context, LOCK_WAIT};
 use crate::failure::Failure;
 
 pub(crate) use self::resident::ResidentShipper;
@@ -108,6 +108,7 @@ fn make_fleet(settings: &FleetSettings, context: &Context) -> Result<Fleet, Fail
         settings,
         host_name: host_name(),
         version: env!("CARGO_PKG_VERSION"),
+        lock_wait: LOCK_WAIT,
     })?)
 }
 

@@ -6,7 +6,7 @@ use takeback_fleet::{
 };
 
 use super::{host_name, read_settings};
-use crate::context::Context;
+use crate::context::{Context, LOCK_WAIT};
 use crate::failure::Failure;
 use crate::output::Progress;
 
@@ -38,7 +38,8 @@ fn open_with(settings: &FleetSettings, context: &Context) -> Result<Objects, Obj
         endpoint: variable("AWS_ENDPOINT_URL_S3").or_else(|| variable("AWS_ENDPOINT_URL")),
     };
     let host_name = host_name();
-    Objects::open(ObjectsOptions { home: &context.home, settings, host_name, access: &access })
+    let (home, lock_wait) = (&context.home, LOCK_WAIT);
+    Objects::open(ObjectsOptions { home, settings, host_name, access: &access, lock_wait })
 }
 
 /// Uploads the checkpoints that the object storage lacks. Returns `None` if none is configured.

@@ -81,7 +81,7 @@ fn print_uploaded(uploaded: &UploadReport) {
         output::count(usize::try_from(number).unwrap_or(usize::MAX), noun)
     };
     match uploaded.checkpoints {
-        0 => println!("No checkpoints were new."),
+        0 => println!("No new checkpoints to upload."),
         checkpoints => println!(
             "Uploaded {} ({}).",
             count(checkpoints, "checkpoint"),

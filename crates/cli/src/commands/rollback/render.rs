@@ -31,13 +31,20 @@ struct Verbs {
     change: &'static str,
     /// The words before the first verb.
     auxiliary: &'static str,
+    /// The words before a participle.
+    passive: &'static str,
 }
 
-const WILL: Verbs =
-    Verbs { restore: "restore", delete: "delete", change: "change", auxiliary: "Will " };
-const WOULD: Verbs = Verbs { auxiliary: "Would ", ..WILL };
+const WILL: Verbs = Verbs {
+    restore: "restore",
+    delete: "delete",
+    change: "change",
+    auxiliary: "Will ",
+    passive: " will be",
+};
+const WOULD: Verbs = Verbs { auxiliary: "Would ", passive: " would be", ..WILL };
 const PAST: Verbs =
-    Verbs { restore: "restored", delete: "deleted", change: "changed", auxiliary: "" };
+    Verbs { restore: "restored", delete: "deleted", change: "changed", auxiliary: "", passive: "" };
 
 /// Prints the result, or the plan if nothing was done, and returns the exit code.
 pub(crate) fn print_result(view: &RollbackView, report: Report, context: &Context) -> ExitCode {
@@ -51,11 +58,12 @@ pub(crate) fn print_result(view: &RollbackView, report: Report, context: &Contex
     let is_plan = report == Report::DryRun || blocked;
     if report == Report::DoneAsShown && !blocked {
         print_paths(SAVED, &view.saved, context);
-        print_conversations(view);
+        print_conversations(view, &PAST);
     } else {
         print_totals(view, is_plan);
-        print_sections(view, if is_plan { &WOULD } else { &PAST }, context);
-        print_warnings(view, context);
+        let verbs = if is_plan { &WOULD } else { &PAST };
+        print_sections(view, verbs, context);
+        print_warnings(view, verbs, context);
     }
     print_own_copy_hint(view);
     view.warnings.iter().for_each(|warning| output::warn(warning));
@@ -89,7 +97,7 @@ pub(super) fn print_plan(view: &RollbackView, context: &Context) {
         println!("{totals}");
     }
     print_sections(view, &WILL, context);
-    print_warnings(view, context);
+    print_warnings(view, &WILL, context);
     print_own_copy_hint(view);
     report_failed_parts(view, true, context);
 }
@@ -253,7 +261,7 @@ fn print_sections(view: &RollbackView, verbs: &Verbs, context: &Context) {
 }
 
 /// Prints the effects, the state of the repository, and the conversation.
-fn print_warnings(view: &RollbackView, context: &Context) {
+fn print_warnings(view: &RollbackView, verbs: &Verbs, context: &Context) {
     let changes = !view.restored.is_empty() || !view.deleted.is_empty();
     if changes && !view.effects.is_empty() {
         let kinds = effect_kinds(&view.effects);
@@ -276,7 +284,7 @@ fn print_warnings(view: &RollbackView, context: &Context) {
             println!("  To go back: `{}`", output::disarm(command));
         }
     }
-    print_conversations(view);
+    print_conversations(view, verbs);
     if let Some(chat) = &view.chat {
         let lines = chat.prompt.iter().flat_map(|prompt| prompt.trim_end().lines());
         print_section("The prompt was", lines.map(output::disarm), context);
@@ -294,51 +302,60 @@ fn print_own_copy_hint(view: &RollbackView) {
     }
 }
 
-/// Prints how many messages are taken back and how many are restored, per session if there are
-/// several.
-fn print_conversations(view: &RollbackView) {
+/// Prints what happens to the conversation, one line per session: how much of it is taken back or
+/// restored, and how to continue it in the agent.
+fn print_conversations(view: &RollbackView, verbs: &Verbs) {
     let is_one = view.sessions.len() == 1;
     for moved in &view.sessions {
         let of = match is_one {
             true => String::new(),
             false => format!(" of {}", output::disarm(&moved.session)),
         };
-        let counts = [(moved.undone_messages, "taken back"), (moved.redone_messages, "restored")];
-        let parts: Vec<String> = counts
-            .iter()
-            .filter(|(count, _)| *count > 0)
-            .map(|(count, what)| format!("{} {what}", output::count(*count, "message")))
-            .collect();
-        println!("Conversation{of}: {}.", parts.join(", "));
-        print_resume(moved);
+        let resume = describe_resume(moved).map(|text| format!(" {text}")).unwrap_or_default();
+        println!("Conversation{of}: {}.{resume}", describe_move(moved, verbs));
     }
 }
 
-/// Prints how to continue the agent's own conversation, or why it stays as it is.
-fn print_resume(moved: &MovedSession) {
-    if let Some(resume) = &moved.resume {
-        let command = output::continuation_from_here(resume);
-        let inside = match &resume.typed {
-            Some(line) => format!(", or type `{}` in the agent", output::disarm(line)),
-            None => String::new(),
-        };
-        match &resume.session {
-            Some(_) if resume.in_place => println!(
-                "  {} continues there, although its screen still shows the rest{}. Elsewhere, \
-                 continue with `{command}`.",
-                title_of(&resume.agent),
-                name_condition(&resume.agent)
-            ),
-            Some(_) => println!("  Continue with `{command}`{inside}."),
-            None => {
-                println!(
-                    "  Nothing is left of the conversation: start a new one with `{command}`."
-                );
-            }
-        }
-    } else if let Some(reason) = &moved.stays {
-        println!("  The agent's own copy stays as it is: {}.", output::disarm(reason));
+/// Describes how much of a conversation is taken back, and how much of it is restored.
+fn describe_move(moved: &MovedSession, verbs: &Verbs) -> String {
+    let be = verbs.passive;
+    let mut parts = Vec::new();
+    if moved.undone_messages > 0 {
+        let messages = output::count(moved.undone_messages, "message");
+        parts.push(match moved.undone_turns {
+            0 => format!("{messages}{be} taken back"),
+            turns => format!("{} ({messages}){be} taken back", output::count(turns, "turn")),
+        });
     }
+    if moved.redone_messages > 0 {
+        parts.push(format!("{}{be} restored", output::count(moved.redone_messages, "message")));
+    }
+    parts.join(", ")
+}
+
+/// Describes how to continue the agent's own conversation, or why it stays as it is.
+fn describe_resume(moved: &MovedSession) -> Option<String> {
+    let Some(resume) = &moved.resume else {
+        let reason = output::disarm(moved.stays.as_ref()?);
+        return Some(format!("The agent's own copy stays as it is: {reason}."));
+    };
+    let command = output::continuation_from_here(resume);
+    let typed = resume.typed.as_deref().map(output::disarm);
+    Some(match &resume.session {
+        None => {
+            format!("Nothing is left of the conversation: start a new one with `{command}`.")
+        }
+        Some(_) if resume.in_place => format!(
+            "{} continues there, although its screen still shows the rest{}. Elsewhere, continue \
+             with `{command}`.",
+            title_of(&resume.agent),
+            name_condition(&resume.agent)
+        ),
+        Some(_) => {
+            let inside = typed.map(|line| format!(", or type `{line}` in the agent"));
+            format!("Continue with `{command}`{}.", inside.unwrap_or_default())
+        }
+    })
 }
 
 /// Names the condition under which a conversation that went back in place stays there.

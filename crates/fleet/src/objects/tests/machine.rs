@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime};
 
+use takeback_base::lock_wait::LockWait;
 use takeback_ledger::Time;
 use takeback_tree::{CaptureOptions, CaptureRules, ForbiddenRoots, Oid, Store};
 
@@ -76,6 +77,7 @@ impl Machine {
             key: (self.encrypt != Encrypt::Off).then_some(FleetKey(KEY)),
             encrypt: self.encrypt,
             name: self.name.clone(),
+            lock_wait: LockWait::silent(Duration::from_secs(60)),
         }
     }
 

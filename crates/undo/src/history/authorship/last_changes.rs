@@ -1,4 +1,4 @@
-//! The last changes to single paths, as far as calls made them.
+//! The last changes that calls made to individual paths.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,8 +14,8 @@ struct LastChanges {
 }
 
 impl Timeline<'_> {
-    /// Finds the last changes to these paths since a checkpoint, newest first, as far as they were
-    /// certainly made by calls that began after the checkpoint. Each of them led to the state that
+    /// Finds the last changes to these paths, newest first, that were certainly made by calls that
+    /// began after a checkpoint. Each of them led to the state that
     /// the next one changed, and the newest one led to the current state. Rollbacks in between are
     /// left out if they returned to such a state. `since` is the number of the checkpoint.
     pub(crate) fn find_last_changes(
