@@ -69,7 +69,7 @@ fn a_kept_state_is_not_mixed_with_the_cache_of_another_process() {
 #[test]
 fn a_capture_stores_again_what_another_process_has_removed() {
     let changes: [(&str, StoreChange); 5] = [
-        ("gc", |_, other| drop(other.gc().unwrap())),
+        ("gc", |_, other| assert_ne!(other.gc().unwrap().objects_dropped, 0)),
         ("repair", |scratch, other| {
             let packs = list_packs(scratch);
             packs.iter().for_each(|pack| overwrite(pack, b"nothing"));

@@ -216,3 +216,19 @@ fn a_repair_does_not_capture_more_than_the_limit() {
     let sizes = list_packs(&scratch).into_iter().map(|pack| fs::metadata(pack).unwrap().len());
     assert!(sizes.sum::<u64>() < 1 << 20);
 }
+
+/// A file outside all projects is a workspace of its own.
+#[test]
+fn a_repair_heals_single_files() {
+    let mut scratch = with_files(3);
+    let file = scratch.base().canonicalize().unwrap().join("profile");
+    fs::write(&file, "precious\n".repeat(9)).unwrap();
+    let store = scratch.opened.store().unwrap();
+    let workspace = store.single_file(&file, &ForbiddenRoots::default()).unwrap();
+    take_checkpoint(&scratch.opened, &workspace, &CheckpointOptions::default()).unwrap();
+    drop(workspace);
+    damage(&scratch, git(&scratch, &["hash-object", file.to_str().unwrap()]).trim());
+    play_turn(&mut scratch, "two");
+    fs::remove_file(&file).unwrap();
+    assert_whole(&scratch, "the single file");
+}
