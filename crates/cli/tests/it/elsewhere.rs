@@ -280,6 +280,29 @@ fn a_turn_that_changed_only_files_outside_the_workspace_can_be_undone() {
 }
 
 #[test]
+fn a_rollback_removes_a_temporary_file_that_was_captured_before_and_missing_then() {
+    let session = Session::new();
+    session.write("a", "1");
+    let note = session.base().join("note");
+    fs::write(&note, "the user's").unwrap();
+    let mut agent = Agent::new(&session, "s");
+    agent.turn("change a", "a", "2");
+    for command in ["rm ../note", "echo 2 > ../note", "rm ../note"] {
+        agent.hears(command);
+        agent.runs(command);
+        agent.is_done();
+    }
+    let read = || fs::read_to_string(&note).ok();
+    // When the second command was about to run, the file was missing.
+    for (to, content) in [("2", None), ("3", Some("the user's")), ("1", Some("2\n"))] {
+        let done = session.json(&["rollback", to]);
+        assert_eq!(read().as_deref(), content, "{to}: {done:#}");
+        session.json(&["rollback", "undo"]);
+        assert_eq!(read(), None, "{to}");
+    }
+}
+
+#[test]
 fn edits_that_the_user_makes_outside_the_workspace_during_a_call_stay() {
     for (tool, input) in [
         ("Edit", json!({ "path": "../other/lib" })),

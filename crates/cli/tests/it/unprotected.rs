@@ -115,6 +115,27 @@ fn files_that_a_later_call_sweeps_are_restored_by_a_rollback_to_before_the_turn(
 }
 
 #[test]
+fn an_ignored_file_that_an_earlier_rollback_changed_returns_to_the_chosen_moment() {
+    let session = Session::new();
+    session.write(".gitignore", "out/\n");
+    session.write("a", "1");
+    session.write("out/x", "1");
+    let mut agent = Agent::new(&session, "s");
+    agent.turn("change x", "out/x", "2");
+    agent.turn("change a", "a", "2");
+    let rows = rows(&session);
+    let id = |row: usize| rows[row]["id"].as_str().unwrap();
+    // Of the checkpoints so far, only those of the first turn have the ignored file.
+    session.json(&["rollback", id(1)]);
+    assert_eq!((session.read("a"), session.read("out/x")), ("1".into(), "1".into()));
+    agent.turn("change x again", "out/x", "3");
+    let done = session.json(&["rollback", id(0)]);
+    assert_eq!(session.read("out/x"), "2", "{done:#}");
+    session.json(&["rollback", "undo"]);
+    assert_eq!(session.read("out/x"), "3");
+}
+
+#[test]
 fn a_rollback_to_before_a_call_does_not_restore_the_ignored_file_that_it_created() {
     let session = Session::new();
     let mut agent = Agent::new(&session, "s1");

@@ -382,13 +382,17 @@ impl Record {
     }
 
     /// Returns true if this capture may have a path that an older capture does not cover: a call
-    /// named the path or swept its directory, or the rules have changed.
+    /// named the path or swept its directory, or the rules have changed. The capture before a
+    /// rollback of files has all paths that any call named.
     pub(crate) fn may_cover_more_than(&self, older: &Record) -> bool {
+        let is_before_rollback = self.rollback.as_ref().is_some_and(|done| done.files);
         let is_left_out = |path: &RelPath| self.uncovered.iter().any(|known| known.path == *path);
         let is_above = |path: &RelPath, other: &RelPath| path.starts_with(other);
         older.uncovered.iter().any(|Uncovered { path, .. }| {
             let mut named = self.named_paths();
-            !is_left_out(path) || named.any(|named| is_above(named, path) || is_above(path, named))
+            is_before_rollback
+                || !is_left_out(path)
+                || named.any(|named| is_above(named, path) || is_above(path, named))
         })
     }
 

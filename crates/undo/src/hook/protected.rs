@@ -235,10 +235,19 @@ fn protect_outside_path(opened: &Opened, path: &Path, mention: Mention) -> Optio
     }
     // A new temporary file has no content to lose, and neither does a file in a new directory.
     let is_new = fs::symlink_metadata(path).is_err();
-    if is_new && (opened.forbidden.is_temporary(path) || path.parent() != Some(directory)) {
+    let is_temporary = || opened.forbidden.is_temporary(path) && !is_known_file(opened, path);
+    if is_new && (path.parent() != Some(directory) || is_temporary()) {
         return None;
     }
     Some(ProtectedPath::new(opened, PathKind::File(path.into())))
+}
+
+/// Returns true if a file outside any project was captured before. If such a file is missing, that
+/// is captured, too. Otherwise, a rollback to this moment would restore a later content.
+fn is_known_file(opened: &Opened, path: &Path) -> bool {
+    let store = opened.has_store().then(|| opened.store().ok()).flatten();
+    let info = store.and_then(|store| store.workspace_info(&store.workspace_id(path)).ok()?);
+    info.is_some_and(|info| info.single_file)
 }
 
 /// Groups files in the same directory, because each file would otherwise need a workspace of its

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::clock::ClockShim;
 use super::commands::{edit_lines, editable_paths};
 use super::disk::Mount;
-use super::files::{Files, PROJECT, copy_files};
+use super::files::{Files, PROJECT, copy_files, lines_of};
 use super::judge::name_prompt;
 use super::program::Program;
 use crate::Failure;
@@ -64,6 +64,8 @@ pub(super) struct Day<'a> {
     /// The paths that calls changed without protection: either the paths were reported as
     /// unprotected, or the checkpoint was late.
     pub(super) lost: BTreeSet<String>,
+    /// The lines that the user's edits replaced, by path.
+    pub(super) replaced: BTreeMap<String, BTreeSet<Vec<u8>>>,
     /// The marks in those of the user's edits that may count as edits by an agent.
     pub(super) mixed_up: BTreeSet<String>,
     /// The sessions whose open turn has a call without a reported end.
@@ -106,6 +108,7 @@ impl<'a> Day<'a> {
             turns: 0,
             edits: 0,
             lost: BTreeSet::new(),
+            replaced: BTreeMap::new(),
             mixed_up: BTreeSet::new(),
             unended: BTreeSet::new(),
             edited_meanwhile: BTreeSet::new(),
@@ -250,7 +253,10 @@ impl<'a> Day<'a> {
             }
             false => {
                 let path = paths[self.random.below(paths.len())].clone();
-                let content = edit_lines(&files[&path].content, &mark, &mut self.random);
+                let known = &files[&path].content;
+                let content = edit_lines(known, &mark, &mut self.random);
+                let replaced = self.replaced.entry(path.clone()).or_default();
+                replaced.extend(lines_of(known).difference(&lines_of(&content)).cloned());
                 (path, content)
             }
         };

@@ -86,6 +86,11 @@ pub(crate) fn changed_paths(before: &Files, after: &Files) -> BTreeSet<String> {
     all.filter(|path| before.get(*path) != after.get(*path)).cloned().collect()
 }
 
+/// Returns all lines of a file.
+pub(crate) fn lines_of(content: &[u8]) -> BTreeSet<Vec<u8>> {
+    content.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect()
+}
+
 /// Returns the lines of a file that contain a mark.
 pub(crate) fn marked_lines(content: &[u8], mark: &str) -> BTreeSet<String> {
     let text = String::from_utf8_lossy(content);

@@ -7,14 +7,51 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::day::{Day, TurnKey};
-use super::files::{Files, PROJECT, blob_id, changed_paths, show_file};
+use super::day::{Day, Moment, TurnKey};
+use super::files::{
+    FileCopy, Files, PROJECT, blob_id, changed_paths, is_history, is_inside, is_within, lines_of,
+    show_file,
+};
 use super::program::{Answer, list_paths};
 use crate::Failure;
 
 /// Returns the prompt of a turn.
 pub(super) fn name_prompt(turn: usize) -> String {
     format!("prompt {turn}")
+}
+
+/// True if a rollback may give a path another state than it had at a moment, because the store does
+/// not contain that state.
+fn may_differ(
+    path: &str,
+    then: &Files,
+    now: &Files,
+    is_lost: bool,
+    is_uncovered: bool,
+    replaced: &BTreeSet<Vec<u8>>,
+) -> bool {
+    // The simulated days take place in the temporary directory. If a call creates a new file there,
+    // outside the workspace, its path is not captured, because there was no content to lose. If a
+    // later call changes the file, a rollback restores the content from before that later call.
+    // Files there that could not be protected do not count either.
+    let is_followed = then.contains_key(path) && !is_lost;
+    if !is_inside(path) && !is_followed {
+        return true;
+    }
+    // A repository's history is in only one checkpoint: the one before the call that deletes the
+    // repository.
+    if is_history(path) && is_lost && !now.contains_key(path) {
+        return true;
+    }
+    // If the answer says that the checkpoint does not cover a path, the rollback restores the path
+    // as it was when it was first captured. Of what the path contained at the given moment, only
+    // lines that the user has replaced may be missing.
+    let lines = |file: Option<&FileCopy>| file.map(|file| lines_of(&file.content));
+    let (then, now) = (lines(then.get(path)), lines(now.get(path)).unwrap_or_default());
+    let mut then = then.unwrap_or_default().into_iter();
+    is_uncovered
+        && is_inside(path)
+        && then.all(|line| now.contains(&line) || replaced.contains(&line))
 }
 
 impl Day<'_> {
@@ -55,11 +92,25 @@ impl Day<'_> {
     }
 
     /// True if git finds a file with this content in the store.
-    fn is_in_store(&self, content: &[u8]) -> Result<bool, Failure> {
+    pub(super) fn is_in_store(&self, content: &[u8]) -> Result<bool, Failure> {
         let mut git = self.program.command_in_project("git");
         git.arg("--git-dir").arg(self.program.store()).args(["cat-file", "-e"]);
         let status = git.arg(blob_id(content)).status();
         Ok(status.map_err(|error| format!("cannot run git: {error}"))?.success())
+    }
+
+    /// True if a rollback may give a path another state than it had at the given moment.
+    /// `uncovered` lists the paths that the checkpoint does not cover according to the answer.
+    pub(super) fn may_differ(
+        &self,
+        path: &str,
+        then: &Moment,
+        now: &Files,
+        uncovered: &BTreeSet<String>,
+    ) -> bool {
+        let is_uncovered = uncovered.iter().any(|uncovered| is_within(path, uncovered));
+        let replaced = self.replaced.get(path).cloned().unwrap_or_default();
+        may_differ(path, &then.files, now, self.lost.contains(path), is_uncovered, &replaced)
     }
 
     /// Checks that the conversations contain exactly the turns that are in force. Ignores turns
@@ -212,5 +263,44 @@ impl Day<'_> {
                 Err(format!("git fsck: {}", String::from_utf8_lossy(&said)))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(path: &str, content: &str) -> Files {
+        let copy = FileCopy { content: content.into(), ..FileCopy::default() };
+        Files::from([(path.to_owned(), copy)])
+    }
+
+    #[test]
+    fn only_states_that_the_store_does_not_contain_may_differ() {
+        let replaced = BTreeSet::from([b"replaced".to_vec()]);
+        let may_differ = |path: &str, then: &Files, now: &Files, is_lost, is_uncovered| {
+            may_differ(path, then, now, is_lost, is_uncovered, &replaced)
+        };
+        let note = "elsewhere/note.txt";
+        let (then, now) = (files(note, "user 1"), files(note, "agent t9"));
+        assert!(!may_differ(note, &then, &now, false, false));
+        assert!(may_differ(note, &then, &now, true, false));
+        // The file was missing at the moment, and was created without being captured.
+        assert!(may_differ(note, &Files::new(), &now, false, false));
+
+        let inside = "project/a.txt";
+        let (then, now) = (files(inside, "1\n2"), files(inside, "1\n2\n3"));
+        assert!(!may_differ(inside, &then, &now, true, false));
+        assert!(may_differ(inside, &then, &now, false, true));
+        assert!(!may_differ(inside, &now, &then, false, true));
+        let then = files(inside, "1\nreplaced\n2");
+        assert!(may_differ(inside, &then, &now, false, true));
+        assert!(!may_differ(inside, &then, &now, false, false));
+
+        let history = "project/vendor/lib/.git/HEAD";
+        let then = files(history, "1");
+        assert!(may_differ(history, &then, &Files::new(), true, false));
+        assert!(!may_differ(history, &then, &Files::new(), false, false));
+        assert!(!may_differ(history, &then, &files(history, "2"), true, false));
     }
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::day::{Day, Moment, TurnKey};
-use super::files::{changed_paths, is_inside, is_within, show_file};
+use super::files::{Files, changed_paths, is_inside, is_within, show_file};
+use super::program::Answer;
 use super::way_back::LEFT;
 use crate::Failure;
 
@@ -29,25 +30,53 @@ impl Day<'_> {
         let now = self.copy();
         let is_untouched = changed_paths(&before, &now).is_empty();
         if !is_untouched {
-            let left = changed_paths(&moment.files, &now);
-            let named = self.list_answered(&planned.json, &LEFT);
-            // Outside the workspace, a path may be unchanged only if the plan does not change it.
-            let is_forgotten = |path: &str| {
-                let is_followed = moment.files.contains_key(path) && !self.lost.contains(path);
-                !is_inside(path)
-                    && is_followed
-                    && !named.iter().any(|named| is_within(path, named))
-                    && !self.may_stay(path, &moment, &now)
-            };
-            let wrong =
-                left.iter().find(|path| now.get(*path) != before.get(*path) || is_forgotten(path));
-            if let Some(path) = wrong {
-                let content = show_file(now.get(path));
-                return Err(format!("a killed rollback left {path} as {content}"));
-            }
+            self.check_finished(&before, &moment, &now, &planned)?;
         }
         self.follow_kill(moment, is_untouched, next)?;
         self.learn_moments(&now, None)
+    }
+
+    /// Checks that a killed rollback was finished: each path is as it was at the given moment, or it
+    /// was left unchanged or changed in another way for a reason that also holds for a rollback
+    /// that is not killed.
+    fn check_finished(
+        &self,
+        before: &Files,
+        then: &Moment,
+        now: &Files,
+        planned: &Answer,
+    ) -> Result<(), Failure> {
+        let named = self.list_answered(&planned.json, &LEFT);
+        let changed = self.list_answered(&planned.json, &["restored", "deleted", "saved"]);
+        let uncovered = self.list_answered(&planned.json, &["uncovered"]);
+        for path in &changed_paths(&then.files, now) {
+            let is_right = if now.get(path) == before.get(path) {
+                // Outside the workspace, a path may be unchanged only if the plan does not change it.
+                is_inside(path)
+                    || !then.files.contains_key(path)
+                    || self.lost.contains(path)
+                    || named.iter().any(|named| is_within(path, named))
+                    || self.may_stay(path, then, now)
+            } else {
+                // What the rollback replaced is in its safety checkpoint.
+                let is_kept = match before.get(path) {
+                    Some(file) => self.is_in_store(&file.content)?,
+                    None => true,
+                };
+                changed.contains(path) && is_kept && self.may_differ(path, then, now, &uncovered)
+            };
+            if !is_right {
+                return Err(format!(
+                    "a killed rollback left {path} as {}; it was {}, and should be {}\n  the plan was \
+                     {}",
+                    show_file(now.get(path)),
+                    show_file(before.get(path)),
+                    show_file(then.files.get(path)),
+                    planned.text
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn follow_kill(

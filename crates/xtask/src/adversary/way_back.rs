@@ -189,12 +189,8 @@ impl Day<'_> {
             if is_same && (is_named || !is_asked || self.may_stay(&path, then, &now)) {
                 continue;
             }
-            // The simulated days take place in the temporary directory. If a call creates a new
-            // file there, outside the workspace, its path is not captured, because there was no
-            // content to lose. Files there that could not be protected do not count either.
-            let is_lost = self.lost.contains(&path);
-            let is_followed = then.files.contains_key(&path) && !is_lost;
-            if !is_inside(&path) && !is_followed {
+            let uncovered = self.list_answered(&answer.json, &["uncovered"]);
+            if self.may_differ(&path, then, &now, &uncovered) {
                 continue;
             }
             // On a full disk, files outside the workspace may stay unchanged if the answer says so.
@@ -202,24 +198,6 @@ impl Day<'_> {
             let is_said = failed.iter().any(|place| full.starts_with(place));
             let is_elsewhere = !is_inside(&path) || is_history(&path);
             if is_elsewhere && is_same && self.is_full && is_said {
-                continue;
-            }
-            // A repository's history is in only one checkpoint: the one before the call that
-            // deletes the repository.
-            if is_history(&path) && is_lost && !now.contains_key(&path) {
-                continue;
-            }
-            // If the answer says that the checkpoint does not cover a path, the rollback restores
-            // the path as it was when it was first captured. Nothing that the path contained at the
-            // given moment may be missing.
-            let lines = |file: Option<&FileCopy>| -> BTreeSet<Vec<u8>> {
-                let lines = file.into_iter().flat_map(|file| file.content.split(|b| *b == b'\n'));
-                lines.map(<[u8]>::to_vec).collect()
-            };
-            let (then_lines, now_lines) = (lines(then.files.get(&path)), lines(now.get(&path)));
-            let uncovered = self.list_answered(&answer.json, &["uncovered"]);
-            let is_uncovered = uncovered.iter().any(|uncovered| is_within(&path, uncovered));
-            if is_uncovered && is_inside(&path) && then_lines.is_subset(&now_lines) {
                 continue;
             }
             return Err(format!(
