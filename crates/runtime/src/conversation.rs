@@ -27,22 +27,30 @@ pub(crate) struct Conversation {
     /// The older messages in the form in which requests contain them. Each message is written only
     /// once.
     pub(crate) prefix: RefCell<ConversationPrefix>,
-    /// The state of the session when the messages were read.
+    /// The state of the session when the messages were read, or when it was last noted.
     mark: Option<ConversationMark>,
+    /// True if the messages were read.
+    is_read: bool,
 }
 
 impl Conversation {
-    /// Reads the messages again if another process, such as a rollback, has changed the
-    /// conversation. Returns true if it had been read before, so that there was a change.
+    /// Notes the state of a session without reading the messages, of which there may be many.
+    pub(crate) fn note(ledger: &Ledger, session: &str) -> Result<Conversation, LedgerError> {
+        let mark = Some(ledger.conversation_mark(session)?);
+        Ok(Conversation { mark, ..Conversation::default() })
+    }
+
+    /// Reads the messages, unless they are known. Returns true if another process, such as a
+    /// rollback, has changed the conversation since its state was noted.
     pub(crate) fn refresh(&mut self, ledger: &Ledger, session: &str) -> Result<bool, LedgerError> {
         let mark = ledger.conversation_mark(session)?;
         let is_current =
             |known: ConversationMark| (known.last_seq, known.moves) == (mark.last_seq, mark.moves);
         let is_changed = self.mark.is_some_and(|known| !is_current(known));
-        if is_changed || self.mark.is_none() {
+        if is_changed || !self.is_read {
             self.messages = ledger.messages(session, MessageFilter::Current)?;
             self.prefix = RefCell::default();
-            self.mark = Some(mark);
+            (self.mark, self.is_read) = (Some(mark), true);
         }
         Ok(is_changed)
     }

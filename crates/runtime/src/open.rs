@@ -141,6 +141,8 @@ impl Task {
         let (state, snapshot_seq) = fold(&loaded)?;
         let last_seq = loaded.task.last_seq;
         let depth = count_ancestors(&ledger, &loaded.task)?;
+        // What changes from here on is not in the shared copy of the task.
+        let conversation = Conversation::note(&ledger, &session.id)?;
         let mut journal = Journal::new(agent.opened.clone(), ledger, lease, last_seq, snapshot_seq);
         if let Some(shared) = shared {
             journal.share(shared, &state)?;
@@ -152,7 +154,7 @@ impl Task {
             directory,
             depth,
             state,
-            conversation: Conversation::default(),
+            conversation,
             cancel,
             goal: None,
             prepared: None,

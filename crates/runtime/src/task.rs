@@ -237,7 +237,9 @@ impl Task {
             ..TaskChange::default()
         };
         self.append_change(&change, |_| vec![Entry::Returned { session: old.clone() }])?;
-        self.enter_session(&old)
+        self.enter_session(&old)?;
+        // The rollback changed the old session, which the other machines know as it was before.
+        self.journal.share_again(&self.state)
     }
 
     fn begin_turn(&mut self, text: &str) -> Result<(), TaskError> {

@@ -169,7 +169,10 @@ impl Packs {
         let Some(stats) = self.files.packs.get(name) else {
             return Pack::open(&self.index_path(name)).map(Arc::new);
         };
-        if let Some(pack) = self.pool.packs().get(name).and_then(|pooled| pooled.get(stats)) {
+        let pooled = self.pool.packs().get(name).and_then(|pooled| pooled.get(stats));
+        // Bytes can rot without a change to the stat. An open pack is checked in the same way as one
+        // that is opened, except for its index.
+        if let Some(pack) = pooled.filter(|pack| pack.check_ends().is_ok()) {
             return Ok(pack);
         }
         let pack = Arc::new(Pack::open(&self.index_path(name))?);
@@ -338,6 +341,39 @@ mod tests {
         assert!(broken.iter().any(|(name, _)| *name == second.loose()[1].name), "{broken:?}");
         harm(&changed, |bytes| bytes[0] ^= 1);
         assert_eq!(are_same(&first, &load()), [true, false]);
+    }
+
+    /// The file rots on the disk: its content changes, but its stat does not.
+    #[test]
+    fn an_open_pack_whose_ends_rot_is_noticed() {
+        let bench = Bench::new();
+        bench.edited(1, 2);
+        let directory = bench.packs();
+        for from_end in [false, true] {
+            wait_for_clock(&directory);
+            let pool = Arc::new(PackPool::default());
+            let load = || Packs::load_with(&directory, pool.clone());
+            let name = load().loose()[0].name.clone();
+            let path = directory.join(&name).with_extension("pack");
+            let length = fs::metadata(&path).unwrap().len();
+            let at = if from_end { length - 1 } else { 0 };
+            flip_byte(&path, at);
+            let stats = PackFiles::list(&directory).packs[&name];
+            pool.packs().get_mut(&name).unwrap().stats = stats;
+            assert!(load().find_broken().iter().any(|(broken, _)| *broken == name));
+            assert_eq!(load().loose().len(), 1);
+            flip_byte(&path, at);
+        }
+    }
+
+    /// Changes a byte of a file in place.
+    fn flip_byte(path: &Path, at: u64) {
+        use std::os::unix::fs::{FileExt, PermissionsExt};
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+        let file = fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, at).unwrap();
+        file.write_all_at(&[byte[0] ^ 1], at).unwrap();
     }
 
     #[test]

@@ -90,8 +90,16 @@ impl Ledger {
     /// Counts the rows that are not shipped yet. Returns `None` if there is no outbox.
     pub fn outbox_length(&self) -> Result<Option<u64>, LedgerError> {
         self.database.snapshot(|connection| {
-            if read_version(connection)?.is_none() {
-                return Ok(None);
+            match read_version(connection)? {
+                None => return Ok(None),
+                Some(triggers::VERSION) => {}
+                // The outbox of another version will be created again: everything is shipped again.
+                Some(_) => {
+                    let sql =
+                        "SELECT (SELECT count(*) FROM sessions) + (SELECT count(*) FROM messages)";
+                    let count: i64 = connection.query_row(sql, [], |row| row.get(0))?;
+                    return Ok(Some(count.unsigned_abs().max(1)));
+                }
             }
             let count: i64 = connection.query_row(
                 "SELECT (SELECT count(*) FROM outbox) + (SELECT count(*) FROM messages

@@ -4,7 +4,7 @@
 //! mark the changed row. The content of the row is read when the row is shipped. So a row that
 //! changes a thousand times is shipped once.
 
-use rusqlite::Connection;
+use rusqlite::{Connection, params};
 
 use super::Kind;
 
@@ -110,8 +110,10 @@ impl Watched {
     }
 }
 
-/// Creates the outbox, and marks all sessions. The other rows are marked in slices.
+/// Creates the outbox, and marks all sessions. The other rows are marked in slices. Deletions that an
+/// earlier outbox has marked stay marked: nothing else knows of them.
 pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
+    let deleted = list_deleted(connection)?;
     drop_all(connection)?;
     connection.execute_batch(TABLES)?;
     for watched in &WATCHED {
@@ -123,11 +125,27 @@ pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
          VALUES (1, ?1, (SELECT ifnull(max(key), 0) FROM sessions))",
         [VERSION],
     )?;
+    for (kind, id) in deleted {
+        let sql = "INSERT INTO outbox (kind, session, item) VALUES (?1, 0, ?2)";
+        connection.execute(sql, params![kind, id])?;
+    }
     connection.execute(
         "INSERT INTO outbox (kind, session, item) SELECT ?1, key, 0 FROM sessions ORDER BY key",
         [Kind::Session as i64],
     )?;
     Ok(())
+}
+
+/// Lists the marks of deleted sessions and tasks, oldest first. Returns none if there is no outbox.
+fn list_deleted(connection: &Connection) -> rusqlite::Result<Vec<(i64, String)>> {
+    if !connection.table_exists(None, "outbox")? {
+        return Ok(Vec::new());
+    }
+    let sql =
+        "SELECT kind, item FROM outbox WHERE session = 0 AND kind IN (?1, ?2) ORDER BY number";
+    let kinds = [Kind::Deleted as i64, Kind::DeletedTask as i64];
+    let mut statement = connection.prepare(sql)?;
+    statement.query_map(kinds, |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
 }
 
 /// Deletes the outbox, if there is one.

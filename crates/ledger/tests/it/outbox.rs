@@ -320,3 +320,26 @@ fn a_repaired_ledger_ships_everything_again_and_deletes_nothing() {
     copy.assert_complete(&repaired);
     assert_eq!(count_rows(&path, "outbox"), 0);
 }
+
+/// Until the outbox is created again, its length tells callers that there is something to ship. What
+/// was deleted before that is also deleted in the fleet.
+#[test]
+fn an_outbox_of_an_earlier_version_is_created_again_without_forgetting_deletions() {
+    let mut fixture = Fixture::with_three_turns();
+    let mut copy = Copy::default();
+    fixture.ledger.start_outbox().unwrap();
+    copy.ship_all(&mut fixture.ledger);
+    assert_eq!(fixture.ledger.outbox_length().unwrap(), Some(0));
+    fixture.create_session("deleted");
+    copy.ship_all(&mut fixture.ledger);
+    fixture.ledger.delete_session("deleted").unwrap();
+    let earlier = "ALTER TABLE outbox_state DROP COLUMN until; UPDATE outbox_state SET version = 1";
+    open_raw(&fixture.path()).execute_batch(earlier).unwrap();
+    assert!(fixture.ledger.outbox_length().unwrap() > Some(0));
+
+    fixture.ledger.start_outbox().unwrap();
+    copy.ship_all(&mut fixture.ledger);
+    assert_eq!(fixture.ledger.outbox_length().unwrap(), Some(0));
+    assert!(!copy.sessions.contains_key("deleted"));
+    copy.assert_complete(&fixture.ledger);
+}

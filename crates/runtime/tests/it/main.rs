@@ -13,6 +13,7 @@ mod model_failures;
 mod model_replies;
 mod model_support;
 mod recovery;
+mod shared;
 mod subagents;
 mod support;
 mod tools_fetch;

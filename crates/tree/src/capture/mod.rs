@@ -196,12 +196,14 @@ pub(crate) struct CaptureContext<'a> {
 
 impl CaptureContext<'_> {
     /// Returns the paths that may have changed since the known state. Returns `None` if any path may
-    /// have changed, or if the known state has to be checked for another reason.
+    /// have changed, or if the known state has to be checked for another reason, such as a damaged
+    /// object anywhere in it.
     fn find_expected(&self, known: &KnownState, head: &CacheHead) -> Option<&[RelPath]> {
         let known_head = &known.cache.head;
         let is_trusted = known_head.rules == head.rules
             && known_head.generation == head.generation
-            && self.suspects.is_none();
+            && self.suspects.is_none()
+            && self.distrusted.borrow().is_empty();
         let expected = self.expected.as_ref().filter(|_| is_trusted)?;
         (expected.since == known.cache.entries[0].oid).then_some(&expected.paths)
     }

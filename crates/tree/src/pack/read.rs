@@ -30,19 +30,26 @@ impl Pack {
     pub(crate) fn open(index_path: &Path) -> io::Result<Pack> {
         let index = PackIndex::open(index_path)?;
         let mut file = PackFile::open(&index_path.with_extension("pack"))?;
+        file.end = file.end.saturating_sub(20);
+        let name = index_path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let pack = Pack { name, index, file };
+        pack.check_ends()?;
+        Ok(pack)
+    }
+
+    /// Reads the beginning and the end of the pack, and compares them with the index.
+    pub(crate) fn check_ends(&self) -> io::Result<()> {
         let mut head = [0; 12];
         let mut checksum = [0; 20];
-        file.read_at(&mut head, 0)?;
-        file.end = file.end.saturating_sub(20);
-        file.read_at(&mut checksum, file.end)?;
+        self.file.read_at(&mut head, 0)?;
+        self.file.read_at(&mut checksum, self.file.end)?;
         if head[..8] != *b"PACK\0\0\0\x02" {
             return Err(corrupt("not a pack of version 2"));
         }
-        if be32(&head[8..]) != index.count() || checksum != index.pack_checksum()? {
+        if be32(&head[8..]) != self.index.count() || checksum != self.index.pack_checksum()? {
             return Err(corrupt("the pack does not match its index"));
         }
-        let name = index_path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(Pack { name, index, file })
+        Ok(())
     }
 
     /// Reads the object at `offset`. The caller must check that the object matches its id, where

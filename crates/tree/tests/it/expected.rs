@@ -86,3 +86,32 @@ fn an_expectation_about_another_state_is_ignored() {
     let capture = capture_expecting(&scratch, first.tree, &[rel("a/x")]);
     assert_eq!(capture.tree, scratch.fresh().tree);
 }
+
+/// A capture reads back some of the objects that it relies on. The files of damaged ones are stored
+/// again even if no call is expected to change them.
+#[test]
+fn a_damaged_object_outside_the_expected_paths_is_stored_again() {
+    let mut scratch = Scratch::new();
+    scratch.ahead = Duration::from_secs(3600);
+    scratch.write("b/y", "precious");
+    scratch.capture();
+    let packs = fs::read_dir(scratch.store.directory().join("objects/pack")).unwrap();
+    let mut packs = packs.map(|entry| entry.unwrap().path());
+    let pack = packs.find(|path| path.extension().is_some_and(|it| it == "pack")).unwrap();
+    scratch.write("a/x", "1");
+    let first = scratch.capture();
+    let mut content = fs::read(&pack).unwrap();
+    // The beginning and the end stay intact, so the pack can be opened.
+    let end = content.len() - 20;
+    content[12..end].fill(0xff);
+    fs::remove_file(&pack).unwrap();
+    fs::write(&pack, content).unwrap();
+    scratch.write("a/x", "second");
+    let part = capture_expecting(&scratch, first.tree, &[rel("a/x")]);
+    assert!(!part.damaged.is_empty());
+    // The call, or the user, now replaces the file.
+    scratch.write("b/y", "replaced");
+    scratch.capture();
+    scratch.restore(&part, &["b/y"]);
+    assert_eq!(scratch.read("b/y"), "precious");
+}

@@ -25,3 +25,4 @@ mod racy;
 mod restore;
 mod single;
 mod support;
+mod turns;

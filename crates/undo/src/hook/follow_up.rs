@@ -122,10 +122,15 @@ fn scrub_store(opened: &Opened, workspace: &Workspace<'_>) {
 /// object whose file is still on disk, so that the checkpoints that need it are complete.
 fn heal_workspaces(opened: &Opened, store: &Store) {
     let heal = |id: &WorkspaceId| -> Option<()> {
-        let path = store.workspace_info(id).ok()??.path.0;
-        let workspace = store.workspace(&path, &opened.forbidden).ok()?;
+        let info = store.workspace_info(id).ok()??;
+        let path = info.path.0;
+        let workspace = match info.single_file {
+            true => store.single_file(&path, &opened.forbidden).ok()?,
+            false => store.workspace(&path, &opened.forbidden).ok()?,
+        };
         let named = History::read(store, id).ok()?.named_paths();
         let mut lock = opened.lock(&workspace).ok()?;
+        lock.limit_captures(opened.settings.max_total_size());
         lock.capture(&opened.capture_options(&path, &named)).ok()?;
         lock.finish(opened.system_time()).ok()
     };

@@ -7,7 +7,7 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -96,17 +96,18 @@ pub fn hold_files(opened: &Opened, report: &Report) -> Option<HeldFiles> {
     Some(HeldFiles { directory })
 }
 
-/// Copies a small file, and links a large one. `left` is the total size of the files that may still
-/// be copied.
+/// Copies a small file, and links a large one. If there is no space for a copy, also links a small
+/// one. `left` is the total size of the files that may still be copied.
 fn hold_file(path: &Path, held: &Path, left: &mut u64) -> io::Result<()> {
-    let limit = MAX_COPIED.min(*left);
-    match foreign::read_regular(path, limit) {
-        Ok(content) => {
-            *left -= content.len() as u64;
-            fs::write(held, content)
+    if let Ok(content) = foreign::read_regular(path, MAX_COPIED.min(*left)) {
+        *left -= content.len() as u64;
+        let written = durable::create_new_file(held).and_then(|mut copy| copy.write_all(&content));
+        if written.is_ok() {
+            return Ok(());
         }
-        Err(_) => fs::hard_link(path, held),
+        durable::ignore_missing(fs::remove_file(held))?;
     }
+    fs::hard_link(path, held)
 }
 
 /// Creates a directory for the held files of a call. If an identical call without a name is still
@@ -256,4 +257,32 @@ fn held_directories<'a>(
 ) -> impl Iterator<Item = PathBuf> + 'a {
     let root = held_root(opened);
     key.file_names().map(move |name| root.join(state::file_name(&[session, &name])))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn without_space_for_a_copy_a_file_is_linked() {
+        let scratch = tempfile::tempdir().unwrap();
+        let disk = scratch.path();
+        let mount = ["-t", "tmpfs", "-o", "size=64k", "none"];
+        if !Command::new("mount").args(mount).arg(disk).status().unwrap().success() {
+            let _ = writeln!(io::stderr(), "skipped: this user cannot mount a file system");
+            return;
+        }
+        let (path, held) = (disk.join("file"), disk.join("held"));
+        fs::write(&path, [1; 8192]).unwrap();
+        let mut balloon = fs::File::create(disk.join("balloon")).unwrap();
+        while balloon.write_all(&[0; 512]).is_ok() {}
+        let outcome = hold_file(&path, &held, &mut MAX_COPIED_TOTAL.clone());
+        let content = fs::read(&held);
+        drop(balloon);
+        assert!(Command::new("umount").arg("-l").arg(disk).status().unwrap().success());
+        outcome.unwrap();
+        assert_eq!(content.unwrap(), [1; 8192]);
+    }
 }

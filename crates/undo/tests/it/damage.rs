@@ -6,7 +6,7 @@ use std::process::Command;
 
 use takeback_tree::ForbiddenRoots;
 use takeback_undo::history::{CheckpointOptions, take_checkpoint};
-use takeback_undo::hook;
+use takeback_undo::{OpenOptions, Opened, Settings, hook};
 
 use crate::support::Scratch;
 
@@ -185,4 +185,50 @@ fn a_repair_heals_all_workspaces() {
     play_turn(&mut scratch, "two");
     fs::remove_file(other.join("Makefile")).unwrap();
     assert_whole(&scratch, "the other workspace");
+}
+
+/// The capture that heals another workspace has the same limit as any other capture.
+#[test]
+fn a_repair_does_not_capture_more_than_the_limit() {
+    let mut scratch = with_files(3);
+    let other = scratch.base().join("other");
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join("Makefile"), "precious\n".repeat(9)).unwrap();
+    let store = scratch.opened.store().unwrap();
+    let workspace = store.workspace(&other, &ForbiddenRoots::default()).unwrap();
+    take_checkpoint(&scratch.opened, &workspace, &CheckpointOptions::default()).unwrap();
+    drop(workspace);
+    // Since then, files have been added that are larger than the whole store may be.
+    let mut state = 1u64;
+    for number in 0..3 {
+        let noise = std::iter::repeat_with(|| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 56) as u8
+        });
+        fs::write(other.join(format!("{number}")), noise.take(1 << 20).collect::<Vec<u8>>())
+            .unwrap();
+    }
+    let options = Scratch::options(scratch.base());
+    let settings = Settings { max_total_size_mb: 1, ..Settings::default() };
+    scratch.opened = Opened::new(OpenOptions { settings, ..options });
+    damage(&scratch, &list_present_objects(&scratch)[0]);
+    hook::warm_workspace(&scratch.opened, &scratch.project()).unwrap();
+    let sizes = list_packs(&scratch).into_iter().map(|pack| fs::metadata(pack).unwrap().len());
+    assert!(sizes.sum::<u64>() < 1 << 20);
+}
+
+/// A file outside all projects is a workspace of its own.
+#[test]
+fn a_repair_heals_single_files() {
+    let mut scratch = with_files(3);
+    let file = scratch.base().canonicalize().unwrap().join("profile");
+    fs::write(&file, "precious\n".repeat(9)).unwrap();
+    let store = scratch.opened.store().unwrap();
+    let workspace = store.single_file(&file, &ForbiddenRoots::default()).unwrap();
+    take_checkpoint(&scratch.opened, &workspace, &CheckpointOptions::default()).unwrap();
+    drop(workspace);
+    damage(&scratch, git(&scratch, &["hash-object", file.to_str().unwrap()]).trim());
+    play_turn(&mut scratch, "two");
+    fs::remove_file(&file).unwrap();
+    assert_whole(&scratch, "the single file");
 }

@@ -86,7 +86,7 @@ impl Scratch {
         Opened::new(OpenOptions { conversations, lock_wait: Some(wait), ..Scratch::options(base) })
     }
 
-    fn options(base: &Path) -> OpenOptions {
+    pub(crate) fn options(base: &Path) -> OpenOptions {
         let home = base.join("home");
         OpenOptions { clock: shifted_clock, reports_ends: |_| false, ..OpenOptions::new(home) }
     }
