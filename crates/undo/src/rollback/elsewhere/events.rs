@@ -65,9 +65,12 @@ impl EventOrder {
     /// Returns `None` if that is unknown.
     fn is_since(&self, call: &CallRef) -> Option<bool> {
         let newest = call.newest.as_ref()?;
-        let is_before =
-            |event: &&KnownEvent| event.workspace == newest.workspace && event.seq <= newest.seq;
-        self.0.iter().rev().find(is_before).map(|event| event.is_since)
+        let mut known = self.0.iter().filter(|event| event.workspace == newest.workspace);
+        match known.clone().rev().find(|event| event.seq <= newest.seq) {
+            Some(event) => Some(event.is_since),
+            // The event was pruned. The call began before the oldest event that is left.
+            None => known.next().map(|_| false),
+        }
     }
 }
 
@@ -159,4 +162,29 @@ pub(super) fn find_target<'h>(
         history.all.iter().rev().find(is_it)
     };
     events.iter().find_map(before)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_call_that_is_older_than_all_events_that_are_left_began_before_the_checkpoint() {
+        let event =
+            |seq| KnownEvent { workspace: std::path::Path::new("/w").into(), seq, is_since: true };
+        let order = EventOrder(vec![event(12), event(13)]);
+        let is_since = |workspace: &str, seq: u64| {
+            let call: CallRef = serde_json::from_value(json!({
+                "agent": "generic", "session": "s", "turn": 2, "id": "c", "tool": "Bash",
+                "newest": { "workspace": workspace, "seq": seq },
+            }))
+            .unwrap();
+            order.is_since(&call)
+        };
+        assert_eq!(is_since("/w", 10), Some(false));
+        assert_eq!(is_since("/w", 12), Some(true));
+        assert_eq!(is_since("/elsewhere", 10), None);
+    }
 }
