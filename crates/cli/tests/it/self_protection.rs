@@ -74,6 +74,7 @@ fn takebacks_own_commands_that_delete_the_history_are_refused() {
         "takeback --yes checkpoints clear",
         "/usr/local/bin/takeback checkpoints prune --max-size-mb 0",
         "takeback -C /tmp sessions delete claude:1 -y",
+        "takeback fleet gc --earlier-stores",
         "takeback checkpoints delete 3 --force",
         "takeback checkpoints unpin good",
         "takeback checkpoints name 3",

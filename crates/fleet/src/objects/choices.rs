@@ -1,5 +1,5 @@
-//! What an upload has to do: the checkpoints, the packs that cannot be relied on, and those that are
-//! merged.
+//! The choices of an upload: which checkpoints it uploads, which packs it no longer relies on, and
+//! which ones it merges.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! What every place that answers for ledgers must do: the ledger itself, and the fleet's database.
+//! The contract of everything that answers for ledgers: the ledger itself, and the fleet's database.
 //!
 //! All writes go to the ledger. A fleet offers no other operations than these: it lists sessions,
 //! searches messages and adds up usage. Reading a whole session, resolving the beginning of an id,

@@ -16,8 +16,8 @@ const DAY: u64 = 86_400;
 
 /// Delete what this machine's checkpoints no longer need from the object storage
 ///
-/// What is no longer needed is marked first, and deleted by a later run, after the grace period, by
-/// the clock of the storage. Each machine deletes only what it uploaded itself.
+/// Marks what is no longer needed. A later run deletes it, once the grace period has passed by the
+/// clock of the storage. Each machine deletes only what it uploaded itself.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

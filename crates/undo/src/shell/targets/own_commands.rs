@@ -13,6 +13,7 @@ const HARMFUL: &[(&[&str], HistoryHarm)] = &[
     (&["checkpoints", "delete"], HistoryHarm::Deletes),
     (&["checkpoints", "prune"], HistoryHarm::Deletes),
     (&["checkpoints", "unpin"], HistoryHarm::Deletes),
+    (&["fleet", "gc"], HistoryHarm::Deletes),
     (&["sessions", "clear"], HistoryHarm::Deletes),
     (&["sessions", "delete"], HistoryHarm::Deletes),
     (&["sessions", "prune"], HistoryHarm::Deletes),
