@@ -75,6 +75,18 @@ class AgentTest(ScratchTest):
         self.assertFalse(ran)
         self.assertIn("takeback refuses this call: it would", str(caught.exception))
 
+    def test_strict_mode_refuses_a_call_that_is_not_protected_and_says_why(self) -> None:
+        home = self.base / ".takeback"
+        home.mkdir(mode=0o700)
+        (home / "config.toml").write_text("[checkpoints]\nstrict = true\nmax_named_mb = 1\n")
+        (self.project / "model.bin").write_bytes(os.urandom(12_000_000))
+        session = self.connect().session("mine", "s")
+        session.start_turn("clean up")
+        with self.assertRaises(ToolRefusedError) as caught:
+            with session.tool_call("bash", {"command": "rm model.bin"}):
+                self.fail("it ran")
+        self.assertRegex(str(caught.exception), "not fully protected: .*model.bin: .+")
+
     def test_an_outdated_plan_and_a_blocked_one_change_nothing(self) -> None:
         takeback = self.connect()
         self.write("a", "1")

@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
+import { randomBytes } from "node:crypto";
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -80,6 +81,19 @@ test("an exception in a tool is its outcome", async (t) => {
     calls?.map((one) => one.outcome),
     ["error", "denied"],
   );
+});
+
+test("strict mode refuses a call that is not protected, and says why", async (t) => {
+  const scratch = new Scratch(t);
+  mkdirSync(join(scratch.base, ".takeback"), { mode: 0o700 });
+  const settings = "[checkpoints]\nstrict = true\nmax_named_mb = 1\n";
+  writeFileSync(join(scratch.base, ".takeback", "config.toml"), settings);
+  writeFileSync(join(scratch.project, "model.bin"), randomBytes(12_000_000));
+  const session = (await scratch.connect()).session({ agent: "mine", session: "s" });
+  await session.startTurn("clean up");
+  const input = { command: "rm model.bin" };
+  const refused = session.toolCall({ tool: "bash", input }, () => assert.fail("it ran"));
+  await assert.rejects(refused, /not fully protected: .*model.bin: .+/);
 });
 
 test("a call that would delete the history is refused and does not run", async (t) => {

@@ -154,9 +154,10 @@ pub(crate) fn status_of(error: &Error) -> u16 {
             | RollbackError::NoIndex(_)
             | RollbackError::TurnLost(..)
             | RollbackError::Restore(_) => 409,
-            RollbackError::Outside { .. } | RollbackError::NoMatch(_) | RollbackError::Plan(_) => {
-                400
-            }
+            RollbackError::Outside { .. }
+            | RollbackError::NoMatch(_)
+            | RollbackError::NothingLeft
+            | RollbackError::Plan(_) => 400,
             _ => 500,
         },
         _ => 500,

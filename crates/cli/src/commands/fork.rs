@@ -8,6 +8,7 @@ use takeback_tree::RelPath;
 use takeback_undo::hook::quote_word;
 use takeback_undo::{Fork, ForkFiles, ForkPoint, ForkRequest, SessionPoint};
 
+use super::rollback::handled_files;
 use super::rollback::render::describe_head;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -61,7 +62,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
         (Some(directory), _) => ForkFiles::Into(context.directory.join(directory)),
         (None, _) => ForkFiles::Beside,
     };
-    let progress = Progress::new("forking");
+    let progress = Progress::of_files("forking", handled_files(context.opened_anyway()?));
     let wanted = Wanted::new(files, !arguments.no_git, arguments.agent.clone());
     let (point, fork) = make_fork(&arguments.from, wanted, context)?;
     drop(progress);
@@ -93,7 +94,7 @@ pub(crate) fn make_and_print(
     files: ForkFiles,
     context: &Context,
 ) -> Result<Fork, Failure> {
-    let progress = Progress::new("forking");
+    let progress = Progress::of_files("forking", handled_files(context.opened_anyway()?));
     let wanted = Wanted { files, repository: true, for_own_agent: false, agent: None };
     let (point, fork) = make_fork(from, wanted, context)?;
     drop(progress);

@@ -227,6 +227,7 @@ impl Writer<'_> {
     ) -> Result<(), CheckoutError> {
         let name = paths::from_bytes(&entry.name);
         fault::point("check out a file").map_err(failed_at(path))?;
+        self.store.handled.fetch_add(1, Ordering::Relaxed);
         if entry.mode.is_symlink() {
             let target = self.store.blob(&entry.oid)?;
             let linked = rustix::fs::symlinkat(paths::from_bytes(&target), directory, name);

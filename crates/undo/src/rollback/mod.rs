@@ -42,7 +42,7 @@ pub use self::notices::{
     Notice, NoticeFile, TakenBack, leave_for_fork, leave_in_place, read_notices, take_notices,
 };
 pub(crate) use self::parts::{finish_parts, has_unfinished_parts};
-pub use self::patterns::literal_path;
+pub use self::patterns::{ChosenPaths, literal_path};
 pub use self::plan::{plan, relative_paths};
 pub use self::planned::{ChatView, HeadMoved, MovedSession, Planned, Resume, RollbackView};
 pub(crate) use self::recovery::{finish_before_turn, finish_recovered, is_interrupted};
@@ -171,6 +171,8 @@ pub enum RollbackError {
     Outside { path: PathBuf, workspace: PathBuf },
     #[error("nothing that would change matches {0}")]
     NoMatch(RelPath),
+    #[error("nothing is left to restore: every change is excluded")]
+    NothingLeft,
     #[error("checkpoint {0} belongs to no conversation")]
     NoChat(String),
     #[error("checkpoint {0} has no copy of the repository's index")]
