@@ -90,7 +90,7 @@ export class Connection {
     return request.result;
   }
 
-  /** Ends takeback. Requests that have not been sent fail; one that has been sent is awaited. */
+  /** Ends takeback. Requests that have not been sent fail; a request that has been sent is awaited. */
   async close(milliseconds: number): Promise<void> {
     this.#isClosed = true;
     for (const request of this.#queue.splice(0)) {

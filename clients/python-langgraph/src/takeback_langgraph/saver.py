@@ -57,7 +57,7 @@ class TakebackSaver(BaseCheckpointSaver[int]):
     ``app`` is the name of the app. Apps with different names do not see each other's threads.
 
     With a ``workspace``, the files in that directory are captured whenever LangGraph stores a
-    checkpoint, and `rollback` and `fork` take them along.
+    checkpoint. `rollback` restores them, and `fork` copies them.
 
     Data that a method has stored survives the death of any process.
 
