@@ -215,7 +215,7 @@ class TakebackSaver(BaseCheckpointSaver[int]):
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Deletes all checkpoints of threads, or all except the latest and those that it needs."""
         if strategy not in STRATEGIES:
-            raise ValueError(f"unknown strategy {strategy!r}; there are {', '.join(STRATEGIES)}")
+            raise ValueError(f"unknown strategy {strategy!r}; use one of {', '.join(STRATEGIES)}")
         for thread in map(str, thread_ids):
             if strategy == "delete":
                 self.delete_thread(thread)
