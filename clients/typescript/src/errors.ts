@@ -31,7 +31,7 @@ export class RequestTimeoutError extends TakebackError {
   readonly wasSent: boolean;
 
   constructor(method: string, milliseconds: number, wasSent: boolean) {
-    const hint = wasSent ? "takeback may still carry out the request" : "the request was not sent";
+    const hint = wasSent ? "takeback may still carry it out" : "the request was not sent";
     super(`takeback did not answer ${method} within ${milliseconds / 1000} s`, hint);
     this.wasSent = wasSent;
   }

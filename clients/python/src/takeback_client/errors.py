@@ -46,7 +46,7 @@ class RequestTimeoutError(TakebackError, TimeoutError):
 
     def __init__(self, method: str, seconds: float, was_sent: bool) -> None:
         message = f"takeback did not answer {method} within {seconds:g} s"
-        hint = "takeback may still carry out the request" if was_sent else "the request was not sent"
+        hint = "takeback may still carry it out" if was_sent else "the request was not sent"
         super().__init__(message, hint)
         self.was_sent = was_sent
 
