@@ -54,7 +54,7 @@ class AgentTest(ScratchTest):
         self.assertEqual([one["outcome"] for one in kept["calls"]], ["ok"])
         self.assertIsNotNone(kept["ended_at"])
 
-    def test_an_exception_in_a_tool_is_its_outcome(self) -> None:
+    def test_an_exception_in_a_tool_is_reported_as_an_error(self) -> None:
         takeback = self.connect()
         session = takeback.session("mine", "s")
         with self.assertRaises(ZeroDivisionError):
@@ -120,7 +120,7 @@ class AgentTest(ScratchTest):
         # The connection still works.
         self.assertEqual(takeback.initialize()["protocol"], 1)
 
-    def test_paths_that_are_not_utf8_come_back(self) -> None:
+    def test_paths_that_are_not_utf8_arrive_unchanged(self) -> None:
         takeback = self.connect()
         name = os.fsdecode(b"caf\xe9")
         self.write(name, "1")

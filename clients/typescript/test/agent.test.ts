@@ -63,7 +63,7 @@ test("a turn is taken back with its messages, and the model is told", async (t) 
   assert.notEqual(kept.ended_at, null);
 });
 
-test("an exception in a tool is its outcome", async (t) => {
+test("an exception in a tool is reported as an error", async (t) => {
   const takeback = await new Scratch(t).connect();
   const session = takeback.session({ agent: "mine", session: "s" });
   const failing = () => {
@@ -156,7 +156,7 @@ test("errors have types, causes and hints", async (t) => {
   assert.equal((await takeback.initialize()).protocol, 1);
 });
 
-test("paths that are not UTF-8 come back", async (t) => {
+test("paths that are not UTF-8 arrive unchanged", async (t) => {
   const scratch = new Scratch(t);
   const takeback = await scratch.connect();
   const name = Buffer.from([0x63, 0x61, 0x66, 0xe9]);
