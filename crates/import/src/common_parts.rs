@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn matching_pairs_equal_items_in_order_and_as_many_as_possible() {
+    fn as_many_equal_items_as_possible_are_paired_in_order() {
         let mut random: u64 = 1;
         let mut below = |end: u64| {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

@@ -78,7 +78,7 @@ fn unchanged_files_are_not_touched() {
 }
 
 #[test]
-fn single_paths_are_restored_alone() {
+fn only_requested_paths_are_restored() {
     let scratch = project();
     let capture = scratch.capture();
     scratch.write("src/main.rs", "changed");

@@ -175,7 +175,7 @@ impl List {
         found.is_some()
     }
 
-    /// Moves the selection by a number of lines that can be selected.
+    /// Moves the selection up or down, and counts only lines that can be selected.
     pub(crate) fn move_by(&mut self, distance: isize) {
         let step = distance.signum();
         for _ in 0..distance.unsigned_abs() {

@@ -222,7 +222,7 @@ impl Model {
         self.pane.goal = Some(path);
     }
 
-    /// Asks the user whether to make this change, for which the plan may not be ready yet.
+    /// Asks the user whether to make this change. Its plan may not be ready yet.
     pub(super) fn ask_first(&mut self, wanted: Wanted) -> Vec<Command> {
         let mut commands = Vec::new();
         let subject = self.subject();

@@ -172,7 +172,7 @@ fn describe_answer(answer: Answer) -> &'static str {
     }
 }
 
-/// Renders the three versions of a file beside each other, starting shortly before their first
+/// Renders the three versions of a file side by side, starting shortly before their first
 /// difference.
 fn render_versions(versions: &Versions, theme: Theme, width: usize) -> Vec<Line<'static>> {
     let none = vec!["(no such file)".to_owned()];
@@ -207,7 +207,7 @@ fn render_versions(versions: &Versions, theme: Theme, width: usize) -> Vec<Line<
     lines
 }
 
-/// Renders the buttons beside each other or, if they do not fit, below each other.
+/// Renders the buttons side by side or, if they do not fit, one below the other.
 fn render_buttons(confirm: &Confirm, theme: Theme, width: usize) -> Vec<Line<'static>> {
     let mut buttons = Vec::new();
     for (place, words) in confirm.buttons().into_iter().enumerate() {

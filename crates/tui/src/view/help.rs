@@ -44,7 +44,7 @@ const GROUPS: [(&str, &[(&str, &str)]); 4] = [
             ("c", "take a checkpoint"),
             ("n", "name it"),
             ("p", "pin it, so that it is never pruned"),
-            ("q Esc", "leave"),
+            ("q Esc", "quit"),
         ],
     ),
 ];
