@@ -79,7 +79,7 @@ pub(crate) fn distrust_missing_objects(
 #[derive(Clone, Copy)]
 struct ReadBackLimit {
     objects: usize,
-    /// The maximum size of the files in total, in bytes.
+    /// The maximum total size in bytes. The sizes of trees are estimated.
     size: u64,
 }
 

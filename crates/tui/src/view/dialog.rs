@@ -251,7 +251,7 @@ pub(super) fn draw_input(input: &TextInput, theme: Theme, buffer: &mut Buffer) {
     let mut keys = LineBuilder::new(width);
     keys.add(&format!(" {hint}  "), theme.style(Ink::Faint));
     keys.add("Enter", theme.style(Ink::Key)).add(" do it  ", theme.style(Ink::Faint));
-    keys.add("Esc", theme.style(Ink::Key)).add(" leave", theme.style(Ink::Faint));
+    keys.add("Esc", theme.style(Ink::Key)).add(" cancel", theme.style(Ink::Faint));
     draw_panel(title, &[line.build(), Line::default(), keys.build()], theme, buffer);
 }
 
