@@ -48,9 +48,9 @@ fn match_parts(
     }
 }
 
-/// Finds the index at which to split `known` into two parts, so that the longest common
-/// subsequences of `first` and the first part, and of `second` and the second part, have the
-/// greatest total length. Returns the earliest of several such indexes.
+/// Finds the index at which to split `known`, so that `first` has as much as possible in common
+/// with the part before the index, and `second` with the part after it. Measures this by the total
+/// length of the two longest common subsequences. Returns the earliest of several such indexes.
 fn find_split(first: &[usize], second: &[usize], known: &[usize]) -> usize {
     let before = common_lengths(first.iter(), &known.iter(), known.len());
     let mut after = common_lengths(second.iter().rev(), &known.iter().rev(), known.len());

@@ -36,7 +36,7 @@ struct OpenedPacks {
     covered: Vec<OnceLock<Option<Arc<Pack>>>>,
     /// The packs that the multi-pack index does not cover.
     loose: Vec<Arc<Pack>>,
-    /// The names of the packs that the multi-pack index does not cover and that could not be opened.
+    /// The names of the packs that could not be opened and are not in the multi-pack index.
     broken: Vec<String>,
 }
 

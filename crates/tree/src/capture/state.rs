@@ -91,8 +91,8 @@ const SAMPLE: ReadBackLimit = ReadBackLimit { objects: 8, size: 32 << 10 };
 /// The approximate number of bytes that an entry takes up in a tree.
 const TREE_ENTRY_SIZE: u64 = 48;
 
-/// Reads the stored objects of the paths that the caller names, and of the directories above them,
-/// as well as a random sample of all objects that the capture relies on. If one of them is damaged,
+/// Reads back stored objects: those of the paths that the caller names and of the directories above
+/// them, and a random sample of all objects that the capture relies on. If one of them is damaged,
 /// makes the capture store it again, and makes the next scrub begin with its pack. The named files
 /// are about to change, so a later check of the store would find the damage too late. Returns true
 /// if any object is damaged.

@@ -31,7 +31,7 @@ const RECENT_BYTES: usize = 24 << 20;
 
 /// A request for export packs.
 pub struct ExportOptions<'a> {
-    /// The commits of pins: for each workspace, the newest first.
+    /// For each workspace, the commits of its pins, the newest first.
     pub histories: &'a [Vec<Oid>],
     /// The objects that are private.
     pub privacy: ExportPrivacy<'a>,
@@ -72,7 +72,7 @@ pub struct Export {
 pub struct Needs {
     /// The ids of the objects.
     pub objects: HashSet<Oid>,
-    /// True if these are all of them, because nothing is damaged or lost.
+    /// True if no id is missing, because nothing is damaged or lost.
     pub is_complete: bool,
 }
 
@@ -130,7 +130,8 @@ impl Store {
         Ok(export)
     }
 
-    /// Finds the objects that commits need: for each workspace, the newest commit first.
+    /// Finds the objects that commits need. Each history lists the commits of a workspace, the
+    /// newest first.
     pub fn find_needs(&self, histories: &[Vec<Oid>]) -> Result<Needs, StoreError> {
         let sources = self.open_export_sources()?;
         let mut recent = RecentObjects::new(RECENT_BYTES);

@@ -91,7 +91,7 @@ fn the_filter_follows_every_key_and_finds_prompts_and_files_and_commands() {
         assert_eq!(count(&player), 2);
     }
     player.press("/zzz");
-    player.expect_part("Nothing has “zzz”.");
+    player.expect_part("Nothing contains “zzz”.");
     player.press("\u{8}\u{8}\u{8}discount\n");
     assert!(!player.model.is_filtering);
     assert_eq!(player.model.subject_words(), "add a discount");

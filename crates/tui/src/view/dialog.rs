@@ -77,7 +77,7 @@ fn describe_plan(confirm: &Confirm, plan: &Plan, theme: Theme, width: usize) -> 
     }
     let mut lines = vec![Line::styled(format!(" {summary}."), theme.style(Ink::Strong))];
     if confirm.has_changed {
-        let text = " ⚠ Files have changed since this was first shown: this is the plan now.";
+        let text = " ⚠ Files have changed since this was first shown. This is the new plan.";
         lines.push(Line::styled(text, theme.style(Ink::Warning)));
     }
     for warning in list_warnings(plan) {
@@ -127,7 +127,7 @@ fn list_paths(view: &RollbackView, theme: Theme) -> Vec<Line<'static>> {
     lines
 }
 
-/// Lists the files about which the user has to decide, with the versions of the selected one.
+/// Lists the files that the user has to decide about, with the versions of the selected one.
 fn describe_questions(
     confirm: &Confirm,
     questions: &[OpenQuestion],
@@ -241,8 +241,8 @@ fn render_hint(confirm: &Confirm, theme: Theme, width: usize) -> Line<'static> {
 /// Draws a text field.
 pub(super) fn draw_input(input: &TextInput, theme: Theme, buffer: &mut Buffer) {
     let (title, hint) = match input.purpose {
-        Purpose::Name(_) => ("Name this checkpoint", "An empty name removes it."),
-        Purpose::Checkpoint => ("Take a checkpoint now", "You may say why."),
+        Purpose::Name(_) => ("Name this checkpoint", "Leave it empty to remove the name."),
+        Purpose::Checkpoint => ("Take a checkpoint now", "You may give a reason."),
     };
     let width = usize::from(buffer.area.width);
     let mut line = LineBuilder::new(width);

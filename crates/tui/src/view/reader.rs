@@ -97,7 +97,7 @@ fn describe_nothing(reader: &Reader) -> Vec<Line<'static>> {
             vec!["No sessions yet.".to_owned(), "They appear with an agent’s next prompt.".into()]
         }
         words => vec![
-            format!("No message has “{}”.", one_line(words)),
+            format!("No message contains “{}”.", one_line(words)),
             "Try fewer words, or a part of a word with a star: migrat*".into(),
         ],
     };
