@@ -119,7 +119,7 @@ impl Packs {
         Packs { directory: directory.to_owned(), files, pool, opened: OnceLock::new() }
     }
 
-    /// Returns the packs after a pack was added to the directory.
+    /// Returns an updated list of packs after a pack was added to the directory.
     pub(crate) fn with_pack(&self, name: &str) -> Packs {
         let mut packs = self.files.packs.clone();
         let stat = |extension| {

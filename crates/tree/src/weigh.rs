@@ -19,7 +19,7 @@ use crate::store::{Store, StoreError};
 const RECENT_BYTES: usize = 24 << 20;
 
 impl Store {
-    /// Measures how many bytes on disk each pin needs, without the objects that a pin before it in
+    /// Measures how many bytes on disk each pin needs, not counting objects that an earlier pin in
     /// the list also needs. The sum from a pin to the end of the list is about the number of bytes
     /// that a gc would free if these pins were deleted. A pin that is missing or damaged weighs
     /// nothing, and its objects are counted for the pins after it.

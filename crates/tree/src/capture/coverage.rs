@@ -94,7 +94,7 @@ pub(crate) enum Decision {
     /// A directory that the caller asks for is left out, because it can be regenerated.
     LeaveRemade,
     /// A file or directory is left out without a report: git's own data, a path inside a directory
-    /// that is itself reported, or any other file beside the single file of a workspace.
+    /// that is itself reported, or any file other than a workspace's single file.
     Pass,
 }
 

@@ -206,7 +206,7 @@ struct BlockTable {
 }
 
 impl BlockTable {
-    /// The maximum number of blocks in a slot that are tried.
+    /// The maximum number of blocks that are tried in a slot.
     const MAX_TRIES: usize = 8;
     const NONE: u32 = u32::MAX;
 

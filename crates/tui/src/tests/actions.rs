@@ -71,7 +71,7 @@ fn only_chosen_files_are_restored() {
 }
 
 #[test]
-fn files_that_the_user_edited_since_are_marked_and_undo_is_offered() {
+fn files_that_the_user_has_edited_since_then_are_marked_and_undo_is_offered() {
     let mut player = Player::with_story(140, 24);
     player.write("CHANGES.md", "- one\n- two\n- mine\n");
     player.open();
@@ -82,7 +82,7 @@ fn files_that_the_user_edited_since_are_marked_and_undo_is_offered() {
 }
 
 #[test]
-fn files_that_another_agent_changed_since_are_marked_with_its_name() {
+fn files_that_another_agent_has_changed_since_then_are_marked_with_its_name() {
     let mut player = Player::with_story(140, 24);
     player.play_turn("codex:b2", "more", &[("src/cart.py", "nothing\n")]);
     player.open();
@@ -187,7 +187,7 @@ fn pasted_text_answers_no_question() {
 }
 
 #[test]
-fn ctrl_c_during_a_restore_closes_the_screen_after_it_and_prints_the_result() {
+fn after_ctrl_c_a_restore_is_finished_and_its_result_is_printed() {
     let mut player = Player::with_story(100, 24);
     player.press("\n>");
     let commands = update(&mut player.model, Message::Input(Input::Key(Key::Enter)));
