@@ -120,7 +120,7 @@ impl Store {
     }
 }
 
-/// Returns the line for a pack in a note.
+/// Returns the line that describes a pack in a note.
 fn describe_pack((name, [pack, index]): (&str, [u64; 2])) -> String {
     format!("{name} {pack} {index}\n")
 }

@@ -176,7 +176,7 @@ impl Store {
         &self.directory
     }
 
-    /// Returns the random id of the store. Workspace ids depend on it, so that they differ between
+    /// Returns the random id of the store. Workspace ids depend on it, so they differ between
     /// stores.
     pub fn uuid(&self) -> &str {
         &self.uuid

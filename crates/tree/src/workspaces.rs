@@ -166,8 +166,8 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the path of a file that holds a pin number: the highest number that a forgotten
-    /// workspace would have assigned next.
+    /// Returns the path of the file with the highest pin number that a forgotten workspace would
+    /// have assigned next.
     pub(crate) fn highest_seq(&self) -> PathBuf {
         self.directory().join("seq")
     }

@@ -439,10 +439,11 @@ fn pin_states(store: &Store, path: &Path, messages: &[&str]) {
     lock.finish(&older, SystemTime::now(), &mut |index, _| messages[index].to_owned()).unwrap();
 }
 
-const KILL_TEST: &str = "adopt::tests::an_adoption_killed_anywhere_is_completed_by_the_next";
+const KILL_TEST: &str =
+    "adopt::tests::an_adoption_that_was_killed_anywhere_is_completed_by_the_next_one";
 
 #[test]
-fn an_adoption_killed_anywhere_is_completed_by_the_next() {
+fn an_adoption_that_was_killed_anywhere_is_completed_by_the_next_one() {
     if child(adopt_missing_states) {
         return;
     }

@@ -93,8 +93,8 @@ pub(crate) enum Decision {
     Leave(Cause),
     /// A directory that the caller asks for is left out, because it can be regenerated.
     LeaveRemade,
-    /// A file or directory is left out without a report: git's own data, or a path inside a
-    /// directory that is itself reported.
+    /// A file or directory is left out without a report: git's own data, a path inside a directory
+    /// that is itself reported, or any file other than a workspace's single file.
     Pass,
 }
 

@@ -153,8 +153,8 @@ fn plan_directories(store: &Store, tree: &Oid) -> Result<Vec<PlannedDirectory>, 
     Ok(directories)
 }
 
-/// Returns the mode that a file gets. Root drops the setuid and setgid bits. Otherwise, every user
-/// could run the file as root, although the tree may come from a user without privileges.
+/// Returns the mode that a file gets. Root drops the setuid and setgid bits. Otherwise, a tree from
+/// a user without privileges could contain a file that every user could then run as root.
 fn granted_mode(mode: Mode) -> Mode {
     match owner::is_root() && mode.is_file() && owner::is_privileged(mode.permissions()) {
         true => Mode::file(mode.permissions() & 0o1777),

@@ -79,7 +79,7 @@ fn read_paths(index: &Path) -> Option<TrackedPaths> {
     let mut tracked = TrackedPaths { paths: entries.paths(&bytes)?, is_incomplete: false };
     // A split index keeps most of its entries in another file. Entries that have been removed since
     // the split still count as tracked, so a capture may cover more than necessary. It covers less
-    // only if that file cannot be read, and this is reported.
+    // only if the other file cannot be read, which is reported.
     let extensions = Extensions::new(&bytes, entries.end).flatten();
     for extension in extensions.filter(|extension| extension.signature == b"link") {
         let shared = Oid::from_slice(extension.content)?;

@@ -378,8 +378,8 @@ impl Restore<'_> {
         }
     }
 
-    /// If a process that had an old file open wrote to it after it was moved aside, saves the file
-    /// under a visible name, because no checkpoint holds the new content.
+    /// Saves an old file under a visible name if a process that had it open wrote to it after it
+    /// was moved aside. No checkpoint holds this new content.
     fn save_if_written(&self, number: usize, step: &Step) -> io::Result<Option<RelPath>> {
         if !matches!(step.action(), Action::Replace | Action::Delete) {
             return Ok(None);
@@ -458,7 +458,7 @@ impl Restore<'_> {
         if as_planned { Ok(()) } else { Err(RestoreError::Unverified(step.path.clone())) }
     }
 
-    /// Makes writable all directories in which the restore changes names, from the top down.
+    /// Makes the directories in which the restore changes names writable, from the top down.
     pub(super) fn loosen_directories(&self, steps: &[Step]) -> Result<(), RestoreError> {
         let listed = self.journal.loosened.iter().map(|(path, _)| path);
         let made = steps.iter().filter(|step| step.final_mode().is_some()).map(|step| &step.path);

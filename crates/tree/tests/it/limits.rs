@@ -1,4 +1,4 @@
-//! Restores that the system does not allow end with a clear error and leave the workspace
+//! If the system does not allow a restore, it fails with a clear error and leaves the workspace
 //! unchanged.
 
 use std::fs;
@@ -145,7 +145,7 @@ fn a_full_disk_leaves_the_workspace_unchanged() {
 }
 
 #[test]
-fn the_others_are_restored_if_there_is_no_space_for_one_file() {
+fn the_other_files_are_restored_if_there_is_no_space_for_one() {
     let scratch = Scratch::new();
     let Some(_tmpfs) = Tmpfs::mount(&scratch.root, "1m") else {
         tell_skipped("cannot mount: that needs root");

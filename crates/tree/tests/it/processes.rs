@@ -462,7 +462,7 @@ fn workspaces_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn a_store_without_space_is_an_error() {
+fn a_store_that_runs_out_of_space_is_an_error() {
     let Some(scratch) = Scratch::with_small_store(1) else { return };
     scratch.write("a", "1");
     scratch.write("d/b", "2");

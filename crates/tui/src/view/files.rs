@@ -20,8 +20,8 @@ enum FileLine {
     File(usize),
 }
 
-/// Lists the lines: a heading for each directory, and its files. The changes are sorted by path,
-/// but the files of a directory may not be next to each other.
+/// Lists the lines: a heading for each directory, and its files. The changes must be sorted so that
+/// the files of a directory are next to each other.
 fn list_lines(changes: &[TreeChange]) -> Vec<FileLine> {
     let mut lines = Vec::new();
     let mut last = None;

@@ -132,7 +132,7 @@ impl ListView<'_> {
         let ink = match (row.taken_back, row.prompt.is_some()) {
             (true, _) => Ink::TakenBack,
             (false, true) => Ink::Text,
-            // The user may not have written the reason.
+            // It may not have been the user who wrote the reason.
             (false, false) => Ink::Faint,
         };
         let subject = takeback_base::columns::shorten(&subject, room.saturating_sub(used));
