@@ -25,8 +25,8 @@ pub(crate) fn is_patch_program(program: &str) -> bool {
     matches!(program.rsplit('/').next(), Some("apply_patch" | "applypatch"))
 }
 
-/// Returns true if a command is a patch instead of a script: `*** Begin Patch…`, or a list of the
-/// program and the patch.
+/// Returns true if a command is a patch instead of a script: `*** Begin Patch…`, or a list with the
+/// name of the program and the patch.
 pub(crate) fn is_plain_patch(command: &Value) -> bool {
     match command {
         Value::String(text) => text.trim_start().starts_with(BEGIN),
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_around_a_patch_is_more_than_a_patch() {
+    fn a_script_that_contains_a_patch_is_not_a_plain_patch() {
         assert!(is_plain_patch(&json!("\n*** Begin Patch\n")));
         assert!(is_plain_patch(&json!(["/bin/apply_patch", "*** Begin Patch"])));
         assert!(!is_plain_patch(&json!("apply_patch <<EOF\n*** Begin Patch")));

@@ -307,7 +307,7 @@ fn follow_fork(opened: &Opened, request: &ForkRequest, fork: &mut Fork) {
     }
 }
 
-/// Fails if the session belongs to a different agent from the one that is to continue the fork.
+/// Fails if the request names an agent and the session does not belong to it.
 fn check_agent(request: &ForkRequest, source: &ForkSource) -> Result<(), ForkError> {
     let Some(agent) = &request.agent else { return Ok(()) };
     let session = source.conversation.as_ref().map(|conversation| conversation.session.as_str());

@@ -84,8 +84,8 @@ struct StateBefore {
     newest: Option<NewestCheckpoint>,
 }
 
-/// Pins the state before a call if necessary. Returns the call, which has begun, and its
-/// checkpoint, if the call needed one.
+/// Pins the state before a call if necessary. Returns the open call and, if the call needed one, its
+/// checkpoint.
 fn pin_before(
     opened: &Opened,
     path: &ProtectedPath,

@@ -242,8 +242,8 @@ fn protect_outside_path(opened: &Opened, path: &Path, mention: Mention) -> Optio
     Some(ProtectedPath::new(opened, PathKind::File(path.into())))
 }
 
-/// Returns true if a file outside any project was captured before. If such a file is missing, that
-/// is captured, too. Otherwise, a rollback to this moment would restore a later content.
+/// Returns true if a file outside any project was captured before. Such a file is captured even if
+/// it is missing now. Otherwise, a rollback to this moment would restore its later content.
 fn is_known_file(opened: &Opened, path: &Path) -> bool {
     let store = opened.has_store().then(|| opened.store().ok()).flatten();
     let info = store.and_then(|store| store.workspace_info(&store.workspace_id(path)).ok()?);

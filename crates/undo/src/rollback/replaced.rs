@@ -70,8 +70,8 @@ fn find_state_before(
     Ok(replaced)
 }
 
-/// Returns true unless a file belongs to a database of which other files differ from the target.
-/// Such a file is worth something only together with them.
+/// Returns false for a file that is useless without other files: a database's log, or a database
+/// with a log that may not match it.
 fn can_be_restored_alone(
     workspace: &Workspace<'_>,
     files: &Plan,

@@ -23,7 +23,7 @@ use crate::text::{self, mask_text};
 use crate::view::timeline::Entry;
 use crate::view::turn::{Compared, TurnView};
 
-/// The total number of lines in diffs after which further diffs are left out.
+/// After this many lines of diffs, further diffs are left out.
 const MAX_LINES: usize = 30_000;
 
 /// The maximum total size of the pictures in a file, in bytes. Further pictures are left out.

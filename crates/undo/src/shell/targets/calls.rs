@@ -250,7 +250,7 @@ impl Finder<'_> {
         self.name_operands(base, args);
     }
 
-    /// Adds those operands of an unknown program that are paths.
+    /// Adds the operands of an unknown program that are paths.
     pub(super) fn name_operands(&mut self, base: &str, args: &[Vec<Value>]) {
         // The first operand of perl is a script, which may look like a path.
         let mut skips_operand = matches!(base, "perl");
