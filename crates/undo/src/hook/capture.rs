@@ -84,8 +84,8 @@ struct StateBefore {
     newest: Option<NewestCheckpoint>,
 }
 
-/// Pins the state before a call if necessary. Returns the open call and, if the call needed one, its
-/// checkpoint.
+/// Pins the state before a call if necessary. Returns the open call and, if the call needed one,
+/// its checkpoint.
 fn pin_before(
     opened: &Opened,
     path: &ProtectedPath,

@@ -145,8 +145,8 @@ fn find_files(mut waiting: Vec<PathBuf>) -> Vec<(PathBuf, u32)> {
     files
 }
 
-/// Adds a call's held files to its late capture where the original files have been deleted, replaced
-/// or changed. If this fails, the capture is not changed.
+/// Adds a call's held files to its late capture where the original files have been deleted,
+/// replaced or changed. If this fails, the capture is not changed.
 pub(super) fn add_held_files(
     opened: &Opened,
     call: &CallContext<'_>,

@@ -150,8 +150,9 @@ impl EffectKind {
 pub struct PlainCommand {
     /// The command as written.
     pub text: String,
-    /// The program and its verb, such as `git push`. `None` if these words alone do not describe the
-    /// command: the program has no verbs, or an option comes first, or the output goes to a file.
+    /// The program and its verb, such as `git push`. `None` if these words alone do not describe
+    /// the command: the program has no verbs, or an option comes first, or the output goes to a
+    /// file.
     pub prefix: Option<String>,
     /// True if the command may change files.
     pub mutates: bool,

@@ -1,5 +1,5 @@
-//! A turn, a session or a day as one file that needs nothing else: no server, no script, no request.
-//! Secrets are masked in everything that is written.
+//! A turn, a session or a day as one file that needs nothing else: no server, no script, no
+//! request. Secrets are masked in everything that is written.
 
 use std::collections::BTreeMap;
 
