@@ -69,8 +69,8 @@ impl ForkRequest {
 pub enum ForkFiles {
     /// Only the conversation is forked.
     Skip,
-    /// Only the conversation is forked. It continues in this directory, in which no file is
-    /// changed.
+    /// Only the conversation is forked. It continues in this directory, whose files stay as they
+    /// are.
     Stay(PathBuf),
     /// A new directory beside the workspace, such as `shop-fork` beside `shop`.
     Beside,

@@ -194,8 +194,8 @@ pub(super) fn add_held_files(
     Ok(())
 }
 
-/// Returns true if a file is a SQLite database or lies beside one. Such a file must not be combined
-/// with files of another moment.
+/// Returns true if a file is a SQLite database or is next to one. Such a file must not be combined
+/// with files from another moment.
 fn belongs_to_database(path: &Path, content: &[u8]) -> bool {
     let name = path.as_os_str().as_encoded_bytes();
     content.starts_with(b"SQLite format 3\0")

@@ -63,7 +63,7 @@ fn completely_captured(
     checkpoint.record.named_paths().filter(is_complete).cloned()
 }
 
-/// Returns true if a path is one of these or below one of them.
+/// Returns true if a path is one of the roots or below one.
 fn is_below(path: &RelPath, roots: &HashSet<&RelPath>) -> bool {
     successors(Some(path.clone()), RelPath::parent).any(|above| roots.contains(&above))
 }

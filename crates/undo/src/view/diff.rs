@@ -16,7 +16,7 @@ const CONTEXT: usize = 3;
 /// The longest line that is shown in full, in characters.
 const MAX_LINE: usize = 2_000;
 
-/// The maximum number of words in a line whose words are compared.
+/// A line with more words than this is not compared word by word.
 const MAX_WORDS: usize = 400;
 
 /// The content of a changed file, as far as it can be shown.

@@ -361,8 +361,8 @@ fn changes_only_operands(base: &str, args: &[Vec<Value>]) -> bool {
     }
 }
 
-/// Returns true for an operand of `cp`, `ln` or `mv`, and for an option with which these programs
-/// write no additional files. Other options make them write backups, for example.
+/// Returns true for an operand of `cp`, `ln` or `mv`, and for an option that does not make these
+/// programs write additional files. Other options make them write backups, for example.
 fn is_plain_copy_option(word: &str) -> bool {
     const LONG: &[&str] = &[
         "archive",
