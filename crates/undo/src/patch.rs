@@ -12,7 +12,7 @@ const BEGIN: &str = "*** Begin Patch";
 const FILE_MARKS: [&str; 4] =
     ["*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: "];
 
-/// Keys in the input under which agents pass a patch.
+/// Keys in a tool's input that may hold a patch.
 const PATCH_KEYS: [&str; 5] = ["command", "input", "patch", "patchText", "patch_text"];
 
 /// Returns true if a text contains a patch, perhaps with other text around it.

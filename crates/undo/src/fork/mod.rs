@@ -176,7 +176,9 @@ pub enum ForkError {
     NoSuchTurn { session: String, turn: i64, turns: usize },
     #[error("checkpoint {0} belongs to no conversation")]
     NoConversation(Oid),
-    #[error("the ledger does not say where the conversation of {0} was at that checkpoint")]
+    #[error(
+        "the ledger does not say which messages the conversation of {0} had at that checkpoint"
+    )]
     PointUnknown(String),
     #[error("{0} cannot continue {1}, which belongs to another agent")]
     OtherAgent(String, String),

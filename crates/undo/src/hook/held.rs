@@ -1,6 +1,6 @@
-//! Held files: copies of, or hard links to, the files that a call names, made when the agent stops
-//! waiting for a capture. If the call has deleted or changed a file, the late capture reads its
-//! content from the held file.
+//! Held files: copies of, or hard links to, the files that a call names. They are made when the
+//! agent stops waiting for a capture. If the call has deleted or changed a file, the late capture
+//! reads its content from the held file.
 //!
 //! Small files are copied. A link to a large file costs no space and hardly any time, but does not
 //! help if the call writes into the file itself, or if takeback's home is on another file system.

@@ -22,12 +22,11 @@ use crate::shell::ScriptAnalysis;
 /// The maximum number of paths outside the workspace that are captured for one call.
 const MAX_OUTSIDE_PATHS: usize = 16;
 
-/// The maximum number of files in a directory that is captured although it is not part of a
-/// project.
+/// A directory outside any project is captured only if it has at most this many files.
 const MAX_OUTSIDE_FILES: u64 = 2_000;
 
-/// The maximum number of files in a directory that is captured before it is deleted, although it is
-/// not part of a project.
+/// A directory outside any project that a call may delete or sweep is captured only if it has at
+/// most this many files.
 const MAX_DELETED_FILES: u64 = 20_000;
 
 /// If at least this many files in the same directory need protection, they are captured together.

@@ -1,4 +1,4 @@
-//! The changes that an entry of a timeline made itself.
+//! The changes that a turn or rollback made itself, and those that others made meanwhile.
 
 use std::collections::{HashMap, HashSet};
 

@@ -130,8 +130,8 @@ pub fn diff_file(
     }
 }
 
-/// Returns true if a binary file has the extension of a picture format that browsers support. The
-/// content shows later whether the file is a picture.
+/// Returns true if a binary file has the extension of a picture format that browsers support. Its
+/// content is checked later.
 pub fn is_image(change: &TreeChange) -> bool {
     const ENDINGS: [&str; 8] = ["png", "jpg", "jpeg", "gif", "webp", "avif", "bmp", "ico"];
     let name = String::from_utf8_lossy(change.path.name()).to_ascii_lowercase();

@@ -94,7 +94,7 @@ impl Room {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, RoomState> {
-        // After every call, the state is consistent.
+        // The state is consistent after every call, so a panic in another thread does no harm.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

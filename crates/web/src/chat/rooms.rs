@@ -143,9 +143,9 @@ impl Rooms {
         }
     }
 
-    /// Waits until the running tool calls have ended, and interrupts those that take longer than
-    /// `patience`. An answer of the model is interrupted immediately: the part that has arrived is
-    /// kept, and the rest is requested when the turn continues.
+    /// If tool calls are running, waits for them, but not longer than `patience`. Then interrupts
+    /// all turns that are still running. If the model is answering, the part of the answer that has
+    /// arrived is kept, and the rest is requested when the turn continues.
     pub(crate) fn finish_stop(&self, patience: Duration) {
         if self.all().iter().any(|room| room.is_calling()) {
             self.wait_for_jobs(patience);
