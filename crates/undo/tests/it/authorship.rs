@@ -13,7 +13,7 @@ fn reasons(view: &RollbackView) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_call_that_names_its_files_does_not_count_as_changing_others() {
+fn a_call_that_names_its_files_does_not_count_as_changing_other_files() {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");
     scratch.write("mine", "0\n");

@@ -51,7 +51,7 @@ fn guarded(view: &RollbackView) -> Vec<String> {
     view.guarded.iter().map(ToString::to_string).collect()
 }
 
-/// Commands after which git does not track the file that they replaced.
+/// Commands that replace a file and leave it untracked by git.
 const REPLACING: [&str; 6] = [
     "git restore --source=other .env",
     "git checkout -q other -- .env && git reset -q",
