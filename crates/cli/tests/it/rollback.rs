@@ -420,7 +420,7 @@ fn a_pattern_restores_the_matching_files_only() {
     session.write("new.py", "2");
     std::fs::remove_file(session.project().join("src/old/d.py")).unwrap();
     let none = said(&session.output(&["rollback", "1", "*.js"]));
-    assert!(none.contains("nothing that would change matches *.js"), "{none}");
+    assert!(none.contains("the rollback would change no file that matches *.js"), "{none}");
     let some = session.output(&["rollback", "1", "src/*.py", "[x].py", "--yes"]);
     assert!(some.status.success(), "{some:?}");
     let states = ["a.py", "src/b.py", "src/c.rs", "src/old/d.py", "[x].py", "new.py"];

@@ -69,8 +69,8 @@ impl ForkRequest {
 pub enum ForkFiles {
     /// Only the conversation is forked.
     Skip,
-    /// Only the conversation is forked. It continues in this directory, in which no file is
-    /// changed.
+    /// Only the conversation is forked. It continues in this directory, whose files stay as they
+    /// are.
     Stay(PathBuf),
     /// A new directory beside the workspace, such as `shop-fork` beside `shop`.
     Beside,
@@ -176,7 +176,9 @@ pub enum ForkError {
     NoSuchTurn { session: String, turn: i64, turns: usize },
     #[error("checkpoint {0} belongs to no conversation")]
     NoConversation(Oid),
-    #[error("the ledger does not say where the conversation of {0} was at that checkpoint")]
+    #[error(
+        "the ledger does not say which messages the conversation of {0} had at that checkpoint"
+    )]
     PointUnknown(String),
     #[error("{0} cannot continue {1}, which belongs to another agent")]
     OtherAgent(String, String),
@@ -307,7 +309,7 @@ fn follow_fork(opened: &Opened, request: &ForkRequest, fork: &mut Fork) {
     }
 }
 
-/// Fails if the session belongs to a different agent from the one that is to continue the fork.
+/// Fails if the request names an agent and the session does not belong to it.
 fn check_agent(request: &ForkRequest, source: &ForkSource) -> Result<(), ForkError> {
     let Some(agent) = &request.agent else { return Ok(()) };
     let session = source.conversation.as_ref().map(|conversation| conversation.session.as_str());

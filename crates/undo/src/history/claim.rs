@@ -89,7 +89,7 @@ pub(crate) fn find_editor_doubt(
 }
 
 /// Returns true if a path has the name of a file that an editor creates for itself: a swap, lock or
-/// backup file, or the file with which vim tests whether it may write to a directory.
+/// backup file, or the file that vim creates to test whether it may write to a directory.
 fn is_editors_own_file(path: &RelPath) -> bool {
     let Some(name) = path.as_path().file_name().and_then(|name| name.to_str()) else {
         return false;
@@ -101,8 +101,8 @@ fn is_editors_own_file(path: &RelPath) -> bool {
     is_swap || is_lock || is_backup || name == "4913"
 }
 
-/// Returns true if an editor had a file open in one of these states: editors keep a swap or lock
-/// file beside an open file.
+/// Returns true if one of these states shows that an editor had a file open. Editors keep a swap or
+/// lock file next to an open file.
 fn has_editor_file(store: &Store, trees: &[Oid], path: &RelPath) -> Result<bool, ObjectError> {
     let Some(name) = path.as_path().file_name().and_then(|name| name.to_str()) else {
         return Ok(false);

@@ -336,7 +336,7 @@ fn effects_by_row(
     if known.is_empty() {
         return Ok(effects);
     }
-    // Several rows may have the same turn. The newest of them gets its effects.
+    // Several rows may have the same turn. The newest of them gets the turn's effects.
     let mut places: HashMap<(&str, i64), usize> = HashMap::new();
     for (place, row) in rows.iter().enumerate() {
         if let Some(((session, _), turn)) = row.turn().zip(find_ledger_turn(call_turns, row)?) {

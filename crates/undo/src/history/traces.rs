@@ -35,8 +35,8 @@ pub(crate) fn write_traces(store: &Store, workspace: &WorkspaceId, traces: &[Tra
     let path = traces_path(store, workspace);
     match traces {
         [] => state::remove(&path),
-        // If this fails, a rollback to an older checkpoint does not remove the pruned turns from
-        // their conversations. This is not an error, because a full disk must not prevent pruning.
+        // If this fails, a rollback to an older checkpoint cannot take back the pruned turns. This
+        // is not an error, because a full disk must not prevent pruning.
         traces => drop(state::write(&path, &traces)),
     }
 }

@@ -267,7 +267,8 @@ impl<'l> Search<'l> {
         }
     }
 
-    /// Returns the conversations that are not already at the points to which they should return.
+    /// Returns the conversations that still have to be moved. A conversation may already be at the
+    /// point that it should return to.
     fn finish(mut self, warnings: &mut Vec<String>) -> Vec<Chat> {
         let mut moved = std::mem::take(&mut self.found);
         moved.retain(|chat| {

@@ -104,7 +104,7 @@ pub struct TurnUndo {
     pub conflicts: Resolution,
     /// True if changes that others may have made are also taken back.
     pub uncertain: bool,
-    /// Paths for which changes that others may have made are also taken back.
+    /// Paths whose changes are taken back even if others may have made them.
     #[serde(default)]
     pub taken: Vec<RelPath>,
     /// The files whose conflicts are resolved in a different way than `conflicts` says.
@@ -169,7 +169,7 @@ pub enum RollbackError {
     Changed(Vec<BlockedPath>),
     #[error("{} is outside the workspace {}", path.display(), workspace.display())]
     Outside { path: PathBuf, workspace: PathBuf },
-    #[error("nothing that would change matches {0}")]
+    #[error("the rollback would change no file that matches {0}")]
     NoMatch(RelPath),
     #[error("nothing is left to restore: every change is excluded")]
     NothingLeft,

@@ -41,8 +41,8 @@ const REWOUND: &str = "rewound";
 pub struct Notice {
     /// The workspace in which files were restored.
     pub workspace: PathBuf,
-    /// The files that the notice names. Files that changed after the rollback are left out. Empty if
-    /// only the conversation was taken back.
+    /// The files that the notice names. Files that changed after the rollback are left out. Empty
+    /// if only the conversation was taken back.
     pub files: Vec<NoticeFile>,
     /// The number of additional files that the notice does not name.
     pub more: usize,

@@ -364,9 +364,9 @@ impl Planner<'_> {
     }
 }
 
-/// Finds the agents in a workspace whose calls have reported ends: those that are known to report
-/// them, and those for which the ledger has a reported end. All agents count if a reported end may
-/// be missing: a checkpoint of the workspace has failed, or the ledger cannot be read.
+/// Finds the agents in a workspace that report the ends of their calls: those that are known to do
+/// so, and those that have done so according to the ledger. Returns all agents if reports may be
+/// missing, because a checkpoint of the workspace has failed or the ledger cannot be read.
 fn find_reporting_agents(
     opened: &Opened,
     workspace: &Workspace<'_>,

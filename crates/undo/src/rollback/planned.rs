@@ -62,8 +62,8 @@ pub(super) struct Goal {
     pub(super) untouched: Vec<RelPath>,
     /// Paths that are captured regardless of the rules.
     pub(super) named: Vec<RelPath>,
-    /// Paths that are restored even if they are guarded, because the calls that are taken back named
-    /// them.
+    /// Paths that are restored even if they are guarded, because the calls that are taken back
+    /// named them.
     #[serde(default)]
     pub(super) released: Vec<RelPath>,
     /// The conversations to move to another point, together with the files. The conversation of the

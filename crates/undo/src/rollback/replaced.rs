@@ -1,8 +1,8 @@
 //! Guarded files that git replaced during a call.
 //!
 //! Git overwrites an ignored file without asking if another commit tracks it. Afterwards, git may
-//! no longer track the file. A rollback brings the replaced file back if it is certain that a call
-//! that is taken back replaced it: the file changed while that call ran and not since, and its new
+//! no longer track the file. A rollback brings the old file back if one of the calls that it takes
+//! back certainly replaced it: the file changed while that call ran and not since, and its new
 //! content is in the repository. If the user had edited the file before that call, the edited file
 //! comes back. All other changes to guarded files are left alone.
 
@@ -70,8 +70,8 @@ fn find_state_before(
     Ok(replaced)
 }
 
-/// Returns true unless a file belongs to a database of which other files differ from the target.
-/// Such a file is worth something only together with them.
+/// Returns false for a file that is useless without other files: a database's log, or a database
+/// with a log that may not match it.
 fn can_be_restored_alone(
     workspace: &Workspace<'_>,
     files: &Plan,

@@ -119,8 +119,8 @@ fn to_plain(entry: &ListEntry, context: &ScriptContext<'_>) -> Option<PlainComma
     })
 }
 
-/// Returns true if a command has no assignments, and if expanding its words runs nothing and adds no
-/// options.
+/// Returns true if a command has no assignments, and if expanding its words runs nothing and adds
+/// no options.
 fn is_plain(simple: &SimpleCommand) -> bool {
     let redirected = simple
         .redirects

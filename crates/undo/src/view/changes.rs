@@ -1,4 +1,4 @@
-//! The changes that an entry of a timeline made itself.
+//! The changes that a turn or rollback made itself, and those that others made meanwhile.
 
 use std::collections::{HashMap, HashSet};
 
@@ -52,8 +52,9 @@ pub fn list_own_changes(
     Ok(changes)
 }
 
-/// Lists the changes that others made while a turn was running: the differences between its beginning
-/// and its end in files that the turn itself did not change. A row without a turn has none.
+/// Lists the changes that others made while a turn was running: the differences between its
+/// beginning and its end in files that the turn itself did not change. A row without a turn has
+/// none.
 pub fn list_others_changes(
     opened: &Opened,
     workspace: &WorkspaceRef<'_>,

@@ -13,7 +13,7 @@ fn reasons(view: &RollbackView) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_call_that_names_its_files_does_not_count_as_changing_others() {
+fn a_call_that_names_its_files_does_not_count_as_changing_other_files() {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");
     scratch.write("mine", "0\n");
@@ -254,7 +254,7 @@ fn undo_a_call_without_an_end(scratch: &Scratch) -> String {
 }
 
 #[test]
-fn a_missing_end_is_uncertain_if_the_agent_ever_reported_an_end() {
+fn a_change_during_a_call_without_an_end_is_uncertain_if_the_agent_ever_reported_an_end() {
     let scratch = Scratch::new();
     scratch.play_turn("first", "a", "1\n");
     // Only the ledger knows that turn.
@@ -263,14 +263,14 @@ fn a_missing_end_is_uncertain_if_the_agent_ever_reported_an_end() {
 }
 
 #[test]
-fn a_missing_end_is_uncertain_if_a_checkpoint_failed() {
+fn a_change_during_a_call_without_an_end_is_uncertain_if_a_checkpoint_failed() {
     let scratch = Scratch::new();
     scratch.opened.note_missed(&scratch.project(), "no space left");
     assert_eq!(undo_a_call_without_an_end(&scratch), "the user's\n");
 }
 
 #[test]
-fn a_missing_end_stays_uncertain_after_the_failed_checkpoint_was_cleared() {
+fn a_change_during_a_call_without_an_end_stays_uncertain_after_the_failure_was_cleared() {
     let by_checkpoint = |scratch: &Scratch| {
         let workspace = open_workspace(&scratch.opened, &scratch.project()).unwrap();
         take_checkpoint(&scratch.opened, &workspace, &CheckpointOptions::default()).unwrap();
@@ -291,7 +291,7 @@ fn a_missing_end_stays_uncertain_after_the_failed_checkpoint_was_cleared() {
 }
 
 #[test]
-fn a_missing_end_is_uncertain_if_the_ledger_cannot_be_read() {
+fn a_change_during_a_call_without_an_end_is_uncertain_if_the_ledger_cannot_be_read() {
     let scratch = Scratch::new();
     scratch.write("mine", "0\n");
     scratch.begin_turn("s", "edit");
@@ -363,7 +363,7 @@ fn an_ignored_file_is_restored_if_a_call_without_an_end_named_it() {
 }
 
 #[test]
-fn a_call_without_an_end_is_uncertain_if_its_agent_reports_ends() {
+fn a_change_during_a_call_without_an_end_is_uncertain_if_the_agent_reports_ends() {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");
     scratch.play_turn("first", "a", "1\n");

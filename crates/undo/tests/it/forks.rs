@@ -267,7 +267,7 @@ fn files_that_are_not_known_exactly_are_not_guessed() {
 }
 
 #[test]
-fn the_end_of_a_call_that_was_never_reported_is_not_guessed() {
+fn the_unreported_end_of_a_call_is_not_guessed() {
     let scratch = three_turns();
     scratch.begin_turn("s", "4");
     let _refused = scratch.begin_script("s", "c4", "make");

@@ -51,7 +51,7 @@ fn guarded(view: &RollbackView) -> Vec<String> {
     view.guarded.iter().map(ToString::to_string).collect()
 }
 
-/// Commands after which git does not track the file that they replaced.
+/// Commands that replace a file and leave it untracked by git.
 const REPLACING: [&str; 6] = [
     "git restore --source=other .env",
     "git checkout -q other -- .env && git reset -q",
@@ -120,7 +120,7 @@ fn the_users_edit_after_the_replacement_is_kept() {
 }
 
 #[test]
-fn the_users_edit_before_the_replacement_is_what_comes_back() {
+fn a_file_that_the_user_edited_before_the_replacement_comes_back_as_edited() {
     let scratch = with_repository();
     scratch.play_turn("one", "a", "2\n");
     scratch.write(".env", "mine, edited\n");
@@ -232,7 +232,7 @@ fn a_replaced_database_comes_back_only_together_with_its_log() {
     insert(&connection, "mine");
     drop(connection);
     play_script(&scratch, "one", "git restore --source=other dev.db");
-    // The user's program goes on with the replaced database, in a write-ahead log.
+    // The user's program continues with the replaced database, and writes to a write-ahead log.
     let connection = Connection::open(&path).unwrap();
     connection.execute_batch("pragma journal_mode = wal").unwrap();
     insert(&connection, "later");
@@ -255,9 +255,9 @@ fn the_mode_of_a_replaced_file_comes_back() {
     assert_eq!((scratch.read(".env"), mode()), ("mine\n".into(), 0o600));
 }
 
-/// A repository that has lines end differently in files than in its objects.
+/// Git converts the line endings of this repository's files when it writes them.
 #[test]
-fn a_replaced_file_with_converted_line_ends_comes_back() {
+fn a_replaced_file_with_converted_line_endings_comes_back() {
     let scratch = with_repository();
     run(&scratch.project(), "git config core.autocrlf true");
     play_script(&scratch, "one", REPLACING[0]);

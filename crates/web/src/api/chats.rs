@@ -74,7 +74,8 @@ pub(super) async fn begin(
     Ok((StatusCode::ACCEPTED, Json(started.await?)))
 }
 
-/// Finds the directory of a conversation. Only workspaces that have checkpoints can be named.
+/// Finds the directory of a conversation. A client can choose only workspaces that have
+/// checkpoints.
 pub(super) fn find_directory(work: &Work, workspace: Option<&str>) -> Result<PathBuf, WorkError> {
     let directory = match workspace {
         Some(id) => work.workspace(id)?.path,

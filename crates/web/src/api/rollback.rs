@@ -110,7 +110,7 @@ pub(super) struct ApplyRequest {
 
 /// Applies a plan. Fails with status 409 if the workspace has changed since the plan was made, or
 /// while an agent is working in the workspace. The answer then contains the new plan (`now`), or
-/// the sessions of the agents at work (`working`).
+/// the sessions that are working there (`working`).
 #[utoipa::path(post, path = "/api/v1/apply", tag = "rollback", request_body = ApplyRequest, responses(
     (status = 200, description = "What was done.", body = Object),
     (status = 409, description = "The plan no longer fits; `now` is the new one.", body = Problem),

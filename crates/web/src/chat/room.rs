@@ -18,8 +18,8 @@ use crate::problem::Problem;
 /// The maximum number of clients that follow one conversation.
 const MAX_STREAMS: usize = 16;
 
-/// The number of events that a stream buffers beyond those that the client missed. A client that is
-/// slower is disconnected, and catches up when it returns.
+/// The number of events that a stream buffers beyond those that the client missed. A client that
+/// falls further behind is disconnected, and catches up when it returns.
 const BUFFER: usize = 512;
 
 /// A conversation that pages can follow, and in which a job can run.
@@ -94,7 +94,7 @@ impl Room {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, RoomState> {
-        // After every call, the state is consistent.
+        // The state is consistent after every call, so a panic in another thread does no harm.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -300,7 +300,7 @@ pub(super) fn render_effects(turn: &TurnView) -> Markup {
             dt { "Now" } dd { (describe_head(turn.head.as_ref())) }
         }
         @if view.repository.is_some() && turn.head.is_some() && view.repository != turn.head {
-            p { "HEAD has moved since. A rollback restores the files, and names the git command that moves HEAD back." }
+            p { "HEAD has moved since. A rollback restores the files, and shows the git command that moves HEAD back." }
         }
     }
 }

@@ -261,7 +261,7 @@ fn turns_are_found_by_the_files_that_they_changed() {
 }
 
 #[test]
-fn a_prune_is_shown_before_it_deletes() {
+fn a_prune_is_shown_before_it_deletes_anything() {
     let scratch = two_turns();
     let browser = scratch.browser();
     let shown = browser.post("/api/v1/prune", json!({ "max_size_mb": 0 })).json();

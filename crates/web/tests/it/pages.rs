@@ -86,7 +86,7 @@ fn changes_by_others_during_a_turn_are_shown_separately() {
 }
 
 #[test]
-fn a_session_leads_to_its_turns() {
+fn the_page_of_a_session_links_to_its_turns() {
     let scratch = story();
     let browser = scratch.browser();
     let session = browser.page("/sessions/claude%3As1");

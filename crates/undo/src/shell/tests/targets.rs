@@ -176,7 +176,7 @@ fn git_aliases_are_followed() {
 }
 
 #[test]
-fn a_work_tree_in_the_environment_is_the_one_that_git_changes() {
+fn git_changes_the_work_tree_that_the_environment_names() {
     let scene = Scene::new();
     scene.check(&[
         (
