@@ -92,8 +92,8 @@ pub(crate) fn column_id(id: &str) -> Cow<'_, str> {
     Cow::Owned(format!("sha256:{}", hex::encode(&Sha256::digest(id.as_bytes()))))
 }
 
-/// Returns text as a column can hold it. PostgreSQL cannot store NUL, so another character takes
-/// its place; the encoded record keeps it.
+/// Returns text as a column can hold it. PostgreSQL cannot store NUL, so NUL is replaced here; the
+/// encoded record keeps it.
 fn column_text(text: &str) -> String {
     text.replace('\0', "\u{2400}")
 }

@@ -32,7 +32,7 @@ pub(crate) struct Connection {
 impl Connection {
     /// Connects to the database at this address.
     ///
-    /// A connection to another machine is encrypted, and the server's certificate checked, unless
+    /// A connection to another machine is encrypted and the server's certificate is checked, unless
     /// the address says `sslmode=disable`. `sslrootcert` names the authorities to trust in place of
     /// those that the system trusts.
     pub(crate) fn open(address: &str) -> Result<Connection, FleetError> {

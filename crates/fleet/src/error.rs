@@ -53,7 +53,7 @@ pub enum FleetError {
     NoKey,
     #[error("this is not the fleet's key")]
     WrongKey,
-    /// Another home with the identity of this one has shipped, or this ledger is an older copy.
+    /// Another home with the same identity has shipped changes, or this ledger is an older copy.
     #[error("the fleet's last changes from this machine did not come from this ledger")]
     Diverged,
     #[error("another process is shipping")]
@@ -78,7 +78,7 @@ impl FleetError {
             return FleetError::Certificate { target, problem, source };
         }
         let Some(code) = source.code().cloned() else {
-            // Every other error without a code comes from the connection.
+            // Any other error without a code comes from the connection.
             let is_of_value = |cause: &(dyn Error + 'static)| cause.is::<WrongType>();
             return match source.source().is_some_and(is_of_value) {
                 true => FleetError::Database { target, source },

@@ -1,4 +1,5 @@
-//! Shipping by a process that stays: the connection is kept, so a batch does not pay for a new one.
+//! Shipping by a long-running process: it keeps its connection, so that a batch need not open a new
+//! one.
 
 use takeback_ledger::{Ledger, Time};
 

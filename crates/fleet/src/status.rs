@@ -79,8 +79,8 @@ impl Fleet {
         Ok(ServerStatus { target, schema: schema::VERSION, machines, sessions })
     }
 
-    /// Returns the number of changes that wait, and the reason, if the last attempt to ship has
-    /// failed.
+    /// If the last attempt to ship failed, returns the number of changes that are waiting, and the
+    /// reason.
     pub fn last_failure(
         &self,
         ledger: Option<&Ledger>,

@@ -351,7 +351,7 @@ fn find_logs(opened: &Opened, agent: &str, id: &str) -> Vec<LogRef> {
     logs
 }
 
-/// Among the logs that the agent continues, finds the one that contains exactly these messages.
+/// Finds the log that contains exactly these messages, among those that the agent continues.
 fn find_log_at<'l>(
     opened: &Opened,
     rewind: &Rewind,

@@ -26,8 +26,8 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Creates a machine that belongs to the fleet. The first one creates the fleet, and returns its
-    /// key, which the others pass.
+    /// Creates a machine that belongs to the fleet. The call for the first machine creates the
+    /// fleet and returns its key. The other calls pass this key.
     pub(crate) fn join(
         name: &str,
         address: &str,

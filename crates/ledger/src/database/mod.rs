@@ -47,7 +47,7 @@ pub(crate) struct Database {
     successor: OnceCell<Box<Database>>,
     journal: JournalMode,
     wait: Duration,
-    /// The time at which all waiting ends, even if `wait` is longer.
+    /// The time at which all waiting ends, even if `wait` has not passed by then.
     limit: Option<Instant>,
     deadline: Deadline,
     care: Care,
@@ -142,8 +142,8 @@ impl Database {
         self.wait = wait;
     }
 
-    /// With `true`, all waiting ends after the time that a single write may wait, counted from now.
-    /// `false` lifts this limit.
+    /// If `limited` is true, all further waiting together may take as long as a single write may
+    /// wait. If it is false, there is no such limit any more.
     pub(crate) fn limit_waiting(&mut self, limited: bool) {
         self.limit = limited.then(|| Instant::now() + self.wait);
     }

@@ -178,8 +178,8 @@ impl Ledger {
     }
 }
 
-/// Marks everything in a session that has got another id: the fleet's database has its rows under
-/// the old one.
+/// Marks everything in a session whose id has changed, because the fleet's database has its rows
+/// under the old id.
 pub(crate) fn mark_renamed(
     transaction: &Transaction<'_>,
     session: i64,

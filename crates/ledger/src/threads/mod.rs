@@ -94,12 +94,11 @@ pub struct ThreadState {
     pub content: Encoded,
     /// The channels that have a value.
     pub channels: Vec<Channel>,
-    /// The results of the tasks that work on the next step. Ignored in a state that is to be
-    /// stored.
+    /// The results of the tasks in the next step. Ignored in a state that is to be stored.
     pub writes: Vec<ThreadWrite>,
 }
 
-/// A result of a task that works on the step after a state.
+/// A result of a task in the step that follows a state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]

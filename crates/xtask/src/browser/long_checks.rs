@@ -7,7 +7,7 @@ use super::driver::Browser;
 use crate::Failure;
 use crate::bench::web::history::LongHistory;
 
-/// The number of turns at first, and the number that appears while the user is reading.
+/// The number of turns at first, and the number of turns that appear while the user is reading.
 const TURNS: usize = 600;
 const LATER: usize = 60;
 

@@ -284,7 +284,7 @@ impl<'a> Packager<'a> {
         ))
     }
 
-    /// Returns the address of the repository, as GitHub forms the address of its releases.
+    /// Returns the address of the repository, derived from that of its releases on GitHub.
     fn repository(&self) -> &str {
         self.base_url.trim_end_matches("/download").trim_end_matches("/releases")
     }

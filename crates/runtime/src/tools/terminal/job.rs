@@ -297,8 +297,8 @@ impl Job {
     }
 }
 
-/// Waits until one of the two pipes is readable or at its end. If the shell has ended, does not
-/// wait. Returns, for each pipe, whether it is ready.
+/// Waits until one of the two pipes is readable or at its end. Does not wait if the shell has
+/// ended. Returns, for each pipe, whether it is ready.
 fn wait_readable(
     output: &PipeReader,
     messages: &PipeReader,
