@@ -1,4 +1,5 @@
-//! Writing a batch to the database. Each kind of row is one statement for the whole batch.
+//! Writing a batch to the database. One statement per kind writes all rows of that kind in the
+//! batch.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -240,8 +241,8 @@ impl Writer<'_, '_> {
         self.sealer.encode(value, Place { machine: self.machine.1, session, table, row })
     }
 
-    /// Returns the key of a session. A session is always shipped before its rows; if one is missing
-    /// nevertheless, its rows are left out until the session is shipped again.
+    /// Returns the key of a session. A session is always shipped before its rows; if a session is
+    /// missing nevertheless, its rows are left out until the session is shipped again.
     fn key(&self, session: &str) -> Option<i64> {
         self.keys.get(session).copied()
     }

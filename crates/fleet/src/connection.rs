@@ -10,7 +10,7 @@ use crate::settings::{Address, parse_address};
 use crate::tls::Rustls;
 use crate::{FleetError, schema};
 
-/// The time that a connection may take, unless the address says otherwise.
+/// The time limit for connecting, unless the address sets another one.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 
 /// The time after which a connection counts as cut off if the other side is silent.

@@ -9,7 +9,7 @@ use postgres::types::WrongType;
 use takeback_ledger::LedgerError;
 
 /// The reason why an operation on the fleet failed. The ledger on this machine is intact in any
-/// case, and what could not be shipped stays in its outbox.
+/// case, and changes that could not be shipped stay in its outbox.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum FleetError {

@@ -1,8 +1,8 @@
 //! The journal of tasks in the fleet's database, and the leases that count for all machines.
 //!
-//! A record is one statement: it moves the task's position if, and only if, the epoch is still the
-//! one under which the lease was taken, and adds the record in the same statement. The statement of a
-//! machine whose lease was taken over changes no row.
+//! A record is written by one statement, which adds the record and moves the task's position, but
+//! only if the epoch is still the one under which the lease was taken. If another machine has taken
+//! over the lease, the statement changes no row.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -49,7 +49,7 @@ struct TaskNote {
 }
 
 impl FleetJournal {
-    /// Creates the value, but connects to nothing.
+    /// Creates the value, without connecting to the database.
     pub fn new(fleet: Fleet) -> Result<FleetJournal, FleetError> {
         let shared = Arc::new(Shared {
             sealer: fleet.sealer()?,

@@ -15,7 +15,7 @@ pub struct Shipper {
 }
 
 impl Shipper {
-    /// Creates the value, but connects to nothing.
+    /// Creates the value, without connecting to the database.
     pub fn new(fleet: Fleet) -> Shipper {
         Shipper { fleet, open: None }
     }

@@ -122,7 +122,7 @@ fn read_last_sync(files: &Files) -> Result<LastSync, FleetError> {
     Ok(serde_json::from_str(&text).unwrap_or_default())
 }
 
-/// Writes down the result of an attempt to ship. A failure costs only information.
+/// Writes down the result of an attempt to ship. If that fails, only this information is lost.
 pub(crate) fn write_last_sync(files: &Files, failure: Option<String>, now: Time) {
     let last = match failure {
         None => LastSync { succeeded_at: Some(now), ..LastSync::default() },

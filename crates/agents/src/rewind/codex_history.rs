@@ -18,8 +18,7 @@ const MAX_LOGS: usize = 64;
 /// A log joined with those that it continues, as if Codex had written everything into one log.
 pub(super) struct WholeLog {
     pub(super) content: Vec<u8>,
-    /// For each entry whose id in `content` differs from its id in the ledger: the id in the
-    /// ledger, by the id in `content`.
+    /// A map from the id of an entry in `content` to its id in the ledger, if the two differ.
     pub(super) origins: BTreeMap<String, String>,
 }
 

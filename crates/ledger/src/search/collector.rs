@@ -49,7 +49,7 @@ impl<Id: Ord> SearchCollector<Id> {
     }
 
     /// Returns a condition that the tokens of every match satisfy. Returns `None` if the tokens
-    /// cannot help, so that all messages must be read.
+    /// cannot help, so all messages must be read.
     pub fn index_query(&self) -> Option<IndexQuery> {
         self.query.index_query()
     }

@@ -84,7 +84,7 @@ pub struct ThreadState {
     pub parent: Option<String>,
     /// The time at which the ledger stored the state. Ignored in a state that is to be stored.
     pub time: Time,
-    /// The id of the checkpoint that has the files as they were at that time.
+    /// The id of the checkpoint that has the files as they were when the state was stored.
     pub files: Option<String>,
     /// A JSON object, by which states can be searched. `run_id` is the run that created the state.
     pub metadata: serde_json::Map<String, serde_json::Value>,

@@ -79,7 +79,7 @@ pub const READY_PROVIDERS: [ReadyProvider; 7] = [
         max_output: 16_384,
     },
     local("ollama", "http://127.0.0.1:11434/v1", None),
-    // A server of llama.cpp runs one model, and accepts any name for it.
+    // A llama.cpp server runs one model, and accepts any name for it.
     local(
         "llamacpp",
         "http://127.0.0.1:8080/v1",

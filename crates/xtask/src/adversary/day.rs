@@ -225,7 +225,7 @@ impl<'a> Day<'a> {
         self.check_conversations()
     }
 
-    /// Frees the disk again. The next command writes what could not be written before.
+    /// Frees the disk again. The next command writes the data that could not be written before.
     pub(super) fn free_disk(&mut self) -> Result<(), Failure> {
         let Some(disk) = self.disk.as_ref().filter(|_| self.is_full) else { return Ok(()) };
         disk.free();

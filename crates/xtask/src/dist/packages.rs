@@ -299,7 +299,7 @@ impl<'a> Packager<'a> {
     }
 
     /// Writes a file of `packaging/` with its version, address and checksums. The checksums of
-    /// platforms without a program stay open.
+    /// platforms without a program are not filled in.
     fn write_filled(&self, name: &str, sums: &[(String, String)]) -> Result<PathBuf, Failure> {
         let mut text = read_packaging_file(name)?.replace("{version}", VERSION);
         text = text.replace("{base_url}", self.base_url).replace("{repository}", self.repository());
