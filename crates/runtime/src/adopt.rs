@@ -166,7 +166,7 @@ fn list_entries(records: &[LogRecord]) -> impl Iterator<Item = (i64, i64)> {
     })
 }
 
-/// Moves the steps that only this machine has made to a separate session, and ends its turn.
+/// Keeps the steps that only this machine has made in a separate session, and ends its turn.
 /// Returns the id of that session.
 pub(crate) fn set_aside(
     ledger: &mut Ledger,

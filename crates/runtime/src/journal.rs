@@ -147,7 +147,7 @@ impl Journal {
     }
 }
 
-/// If another machine has taken over the task, moves the steps that it does not know to a separate
+/// If another machine has taken over the task, keeps the steps that it does not know in a separate
 /// session.
 fn keep_own_steps(
     error: TaskError,
