@@ -35,8 +35,8 @@ pub struct Joined {
 }
 
 impl Fleet {
-    /// Creates the fleet in the database, or joins the one that is there. Brings the schema up to
-    /// date. Running this again changes nothing.
+    /// Creates the fleet in the database, or joins the one that already exists. Brings the schema
+    /// up to date. Running this again changes nothing.
     pub fn join(&self, ledger: &mut Ledger, options: &JoinOptions) -> Result<Joined, FleetError> {
         let mut connection = Connection::open(&self.address)?;
         check_encoding(&mut connection)?;

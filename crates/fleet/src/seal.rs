@@ -60,8 +60,7 @@ impl Sealer {
         }
     }
 
-    /// True if records are encrypted. In that case, no other column may contain text that people
-    /// read.
+    /// True if records are encrypted. In that case, no other column may contain readable text.
     pub(crate) fn seals(&self) -> bool {
         self.seals
     }

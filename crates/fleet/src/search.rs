@@ -184,7 +184,7 @@ impl Search<'_> {
     }
 
     /// Reads a match with its session and the messages around it. Returns `None` if it has been
-    /// deleted meanwhile.
+    /// deleted in the meantime.
     fn read_hit(
         &mut self,
         (_, session, seq): Position,

@@ -1,4 +1,4 @@
-//! The sessions of all machines, and what they cost.
+//! The sessions of all machines, and their cost.
 
 use std::collections::HashMap;
 

@@ -54,7 +54,7 @@ fn read_certificates(file: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
     }
 }
 
-/// Explains why no encrypted connection was made, if that is the reason for an error.
+/// Explains why an encrypted connection could not be made. Returns `None` for any other error.
 pub(crate) fn explain(error: &postgres::Error) -> Option<&'static str> {
     let mut next: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = next {

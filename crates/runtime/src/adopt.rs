@@ -42,8 +42,8 @@ pub fn list_shared_tasks(agent: &Agent) -> Result<Option<Vec<LoggedTask>>, TaskE
 }
 
 /// Copies a task from the shared journal into the ledger of this machine, so that
-/// [`crate::Task::resume_task`] continues it. Fails while another machine works on it, and if the
-/// directory has other files than the task's last checkpoint.
+/// [`crate::Task::resume_task`] continues it. Fails while another machine is working on the task,
+/// and if the files in the directory differ from those in the task's last checkpoint.
 pub fn adopt_task(
     agent: &Agent,
     id: &str,
@@ -166,7 +166,7 @@ fn list_entries(records: &[LogRecord]) -> impl Iterator<Item = (i64, i64)> {
     })
 }
 
-/// Keeps the steps that only this machine has made as a session of its own, whose turn is over.
+/// Keeps the steps that only this machine has made in a separate session, and ends its turn.
 /// Returns the id of that session.
 pub(crate) fn set_aside(
     ledger: &mut Ledger,

@@ -14,7 +14,7 @@ pub(crate) const INTERRUPTED: &str = "interrupted";
 /// The finish reason of an answer that reached the output limit.
 pub(crate) const LENGTH: &str = "length";
 
-/// The number of characters from the end of a cut answer that are shown to the model again.
+/// The number of characters at the end of an interrupted answer that are shown to the model again.
 const REMINDED: usize = 200;
 
 /// The minimum length of a repeated passage that counts as an overlap, in characters.
@@ -119,8 +119,8 @@ fn last_characters(text: &str, count: usize) -> &str {
     &text[start..]
 }
 
-/// A filter for the continuation of a cut answer. It removes the passage at the beginning that
-/// repeats the end of the answer.
+/// A filter for the continuation of an interrupted answer. It removes the passage at the beginning
+/// that repeats the end of the answer.
 pub(crate) struct OverlapTrimmer {
     /// The end of the answer so far; `None` once the overlap is known.
     tail: Option<String>,

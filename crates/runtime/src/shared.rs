@@ -58,7 +58,7 @@ pub(crate) struct SharedTask {
     directory: PathBuf,
     cancel: Cancel,
     /// True if the ledger has a step that the shared journal does not have, and that it may never
-    /// get. Nothing more is written then.
+    /// get. After that, nothing more is written.
     is_cut_off: bool,
 }
 

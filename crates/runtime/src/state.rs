@@ -23,7 +23,7 @@ use crate::tools::KnownFiles;
 /// The number of identical calls in a row that may fail before the user is asked.
 const MAX_REPEATED_ERRORS: u32 = 3;
 
-/// The number of replies in a row that consist of calls that cannot be made, such as calls of
+/// The number of replies in a row that may contain only calls that cannot be made, such as calls to
 /// unknown tools, before the user is asked.
 const MAX_UNUSABLE_REPLIES: u32 = 5;
 
@@ -209,9 +209,9 @@ impl State {
         }
     }
 
-    /// Continues the steps of another machine. The files here have other times, so the model has to
-    /// read them again. A call that was running there may have had effects that the files here do
-    /// not show, so it is not repeated.
+    /// Continues the steps of another machine. The files that the model knows are on the other
+    /// machine, so the model has to read them again here. A call that was running there may have
+    /// had effects that the files here do not show, so it is not repeated.
     fn adopt(&mut self) {
         self.known_files.clear();
         for state in self.turn.iter_mut().flat_map(|turn| &mut turn.calls) {

@@ -1,8 +1,8 @@
 //! Messages that stay in a log, but no longer reach the model.
 //!
-//! Cline keeps an open conversation in memory, so a shorter log would not change it. Before each
-//! request to the model, takeback's plugin leaves out the messages that a file of takeback lists,
-//! one file per session. The log stays unchanged, and redo removes the list.
+//! Cline keeps an open conversation in memory, so a shorter log would not change it. takeback lists
+//! the messages to hide in a file, one per session, and its plugin leaves them out of each request
+//! to the model. The log stays unchanged, and redo removes the list.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -53,7 +53,7 @@ fn write_list(path: &Path, parts: &[MessagePart]) -> std::io::Result<()> {
     durable::replace_file(path, &text, Durability::Synced)
 }
 
-/// Counts the conversations of which the plugin leaves something out. `home` is takeback's own
+/// Counts the conversations from which the plugin leaves messages out. `home` is takeback's own
 /// directory.
 pub fn count_hidden(home: &Path) -> usize {
     fs::read_dir(list_directory(home)).map_or(0, Iterator::count)

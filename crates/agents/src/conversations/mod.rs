@@ -154,7 +154,7 @@ impl Conversation {
         Ok(Conversation { session: session.to_owned(), messages, kept })
     }
 
-    /// Returns the part of an ancestor that this conversation has in common with it.
+    /// Returns the part of an ancestor's conversation that this one shares.
     fn of_ancestor(&self, opened: &Opened, ancestor: &str) -> Result<Self, ConversationError> {
         let messages = opened.ledger_or_new()?.message_origins(ancestor)?;
         Ok(Conversation { session: ancestor.to_owned(), messages, kept: self.kept.clone() })
@@ -169,7 +169,8 @@ impl Conversation {
         self.kept_messages().filter_map(|message| message.origin.clone()).collect()
     }
 
-    /// Returns the agent's own ids for the messages to leave out between those to keep.
+    /// Returns the agent's own ids for the messages that lie between those to keep, but must be
+    /// left out.
     fn undone(&self) -> BTreeSet<String> {
         let is_undone = |message: &&MessageOrigin| {
             message.seq < self.last() && !self.kept.contains(&message.seq)
@@ -351,7 +352,7 @@ fn find_logs(opened: &Opened, agent: &str, id: &str) -> Vec<LogRef> {
     logs
 }
 
-/// Among the logs that the agent continues, finds the one that contains exactly these messages.
+/// Finds the log that contains exactly these messages, among those that the agent continues.
 fn find_log_at<'l>(
     opened: &Opened,
     rewind: &Rewind,

@@ -48,7 +48,7 @@ pub(super) struct CopyNote {
     files: Vec<PathBuf>,
     /// The directories that had to be created for the files.
     directories: Vec<PathBuf>,
-    /// For each entry whose id differs from its id in the original: the old id, by the new id.
+    /// A map from the new id of an entry to its id in the original, if the two differ.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     origins: BTreeMap<String, String>,
     /// The time at which the copy was made, in milliseconds since 1970.

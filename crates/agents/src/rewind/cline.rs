@@ -83,8 +83,8 @@ fn name_parts(message: &Value) -> Vec<String> {
     calls
 }
 
-/// Marks the messages of a log that a copy leaves out. A message that the ledger does not have goes
-/// with the one before it.
+/// Marks the messages of a log that a copy leaves out. A message that the ledger does not have is
+/// treated like the one before it.
 fn mark_left_out(messages: &[Value], cut: &Cut<'_>) -> Result<Vec<bool>, RewindError> {
     let is_anchor = |message: &Value| cut.anchor.is_some_and(|anchor| message["id"] == anchor);
     let anchors = messages.iter().filter(|message| is_anchor(message)).count();
@@ -102,7 +102,7 @@ fn mark_left_out(messages: &[Value], cut: &Cut<'_>) -> Result<Vec<bool>, RewindE
     Ok(messages.iter().map(mark).collect())
 }
 
-/// Lists the entries of a log that these messages are in.
+/// Lists the entries of a log that contain these messages.
 fn list_entries(origins: &BTreeSet<String>) -> BTreeSet<&str> {
     origins.iter().filter_map(|origin| origin.split('/').next()).collect()
 }

@@ -56,11 +56,12 @@ pub struct Rewind {
     way: Way,
     /// The program of the agent. Without arguments, it starts a new conversation.
     program: &'static str,
-    /// The arguments with which the program continues a conversation. `{}` is replaced by its id,
-    /// and `{file}` by the path of its log.
+    /// The arguments that make the program continue a conversation. `{}` is replaced by the id of
+    /// the conversation, and `{file}` by the path of its log.
     continue_with: &'static [&'static str],
     /// The line that the user types into the running agent to continue a conversation. `{}` is
-    /// replaced by its id, and `{saved}` by the name under which Gemini CLI finds it.
+    /// replaced by the id of the conversation, and `{saved}` by the name under which Gemini CLI
+    /// finds it.
     typed: Option<&'static str>,
     /// True if the agent may delete the log of a session that it has continued.
     pub may_delete_logs: bool,
@@ -110,8 +111,9 @@ pub struct RewindRequest<'a> {
     pub last: &'a str,
     /// The first message to leave out after the last one to keep; `None` if there is none.
     pub gone: Option<GoneMessage<'a>>,
-    /// The origins of the messages to leave out between those to keep. Only a Cline conversation
-    /// that went on after it was taken back in place can be copied without such messages.
+    /// The origins of the messages that lie between those to keep, but must be left out. There are
+    /// such messages if a conversation went on after it was taken back in place; only copies for
+    /// Cline can leave them out.
     pub undone: BTreeSet<String>,
     /// The working directory of the copy, if it differs from that of the original.
     pub moved: Option<MovedDirectory<'a>>,
@@ -189,7 +191,8 @@ struct Cut<'a> {
     /// The agent's own id for the first entry to leave out; `None` if nothing is left out.
     anchor: Option<&'a str>,
     is_prompt: bool,
-    /// The origins of the messages to keep, and of those to leave out between them.
+    /// The origins of the messages to keep, and of those that lie between them but must be left
+    /// out.
     kept: &'a BTreeSet<String>,
     undone: &'a BTreeSet<String>,
     moved: Option<MovedDirectory<'a>>,
@@ -202,7 +205,7 @@ struct Copy {
     content: Vec<u8>,
     /// Other files that belong to the session. They are written first.
     others: Vec<(PathBuf, Vec<u8>)>,
-    /// For each entry whose id differs from its id in the original: the old id, by the new id.
+    /// A map from the new id of an entry to its id in the original, if the two differ.
     origins: BTreeMap<String, String>,
 }
 

@@ -1,4 +1,4 @@
-//! The fleet's database fulfils the contract that the ledger fulfils, by the same code.
+//! The fleet's database fulfils the same contract as the ledger, as the same tests show.
 
 #[path = "../../../ledger/tests/contract/mod.rs"]
 mod parts;

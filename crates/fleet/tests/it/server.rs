@@ -111,7 +111,7 @@ impl Server {
         let _ = process.wait();
     }
 
-    /// Lets the server encrypt connections over TCP with this certificate and key, from now on.
+    /// Makes the server encrypt connections over TCP with this certificate and key from now on.
     pub(crate) fn encrypt(&mut self, certificate: &str, key: &str) {
         for (name, content) in [("server.crt", certificate), ("server.key", key)] {
             let path = self.path("data").join(name);
@@ -132,7 +132,7 @@ impl Server {
         self.port
     }
 
-    /// Returns the address over TCP by this host name, with encryption.
+    /// Returns the address for encrypted connections over TCP, which trust this authority.
     pub(crate) fn encrypted_address(&self, authority: &Path) -> String {
         let address = self.tcp_address(PASSWORD, "fleet").replace("127.0.0.1", "localhost");
         format!("{address}?sslmode=verify-full&sslrootcert={}", authority.display())

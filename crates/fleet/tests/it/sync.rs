@@ -1,4 +1,4 @@
-//! Shipping what has changed in the ledgers of machines.
+//! Shipping the changes in the ledgers of machines.
 
 use std::fs;
 use std::sync::Mutex;
@@ -40,7 +40,7 @@ fn changes_and_rewinds_and_deletions_are_shipped() {
     assert_eq!(machine.sync().unwrap().rows, 0, "nothing has changed");
 }
 
-/// The lock of another process that ships.
+/// The lock of another process that is shipping.
 static HELD: Mutex<Option<FileLock>> = Mutex::new(None);
 
 #[test]

@@ -37,11 +37,11 @@ pub(super) enum WovenMessage {
 /// the same message.
 const SAME_TEXT_WITHIN: i64 = 30_000;
 
-/// The range of milliseconds by which a log's record of a prompt can be later than a hook's record
-/// of the same prompt with different wording. The wording can differ because agents expand prompts.
-/// An agent logs a prompt only after it has started the hook, and the hook records the time within
-/// a second. So an entry that is more than a second older than the hook's record is a different
-/// prompt.
+/// The range of the delay, in milliseconds, between a hook's record of a prompt and the log's
+/// record of the same prompt with different wording. The wording can differ because agents expand
+/// prompts. An agent logs a prompt only after it has started the hook, and the hook records the
+/// time within a second. So an entry that is more than a second older than the hook's record is a
+/// different prompt.
 const OTHER_TEXT_WITHIN: std::ops::RangeInclusive<i64> = -1_000..=5_000;
 
 /// Merges both lists into one sequence that contains each message once.

@@ -110,8 +110,8 @@ impl Watched {
     }
 }
 
-/// Creates the outbox, and marks all sessions. The other rows are marked in slices. Deletions that an
-/// earlier outbox has marked stay marked: nothing else knows of them.
+/// Creates the outbox, and marks all sessions. The other rows are marked in slices. Deletions that
+/// an earlier outbox has marked stay marked, because they are recorded nowhere else.
 pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
     let deleted = list_deleted(connection)?;
     drop_all(connection)?;

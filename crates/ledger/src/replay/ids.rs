@@ -58,7 +58,7 @@ impl CallIds {
 }
 
 /// Converts a tool name to one that every API accepts. All APIs allow the same characters. The
-/// length limit is the shortest of all, that of OpenAI's chat completions.
+/// length limit is that of OpenAI's chat completions, which is the shortest.
 pub(super) fn tool_name(name: &str) -> String {
     cut_text(&replace_special(name), 64).to_owned()
 }

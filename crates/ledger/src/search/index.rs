@@ -39,7 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// The number of bytes of unindexed text above which a process indexes what it has appended.
 const MAX_TAIL_BYTES: usize = 32 << 10;
 
-/// The time that indexing a slice may take. Other writers wait meanwhile.
+/// The time that indexing a slice may take. Other writers have to wait for this.
 const SLICE_TIME: Duration = Duration::from_millis(5);
 
 /// The state of the index.
@@ -102,7 +102,7 @@ impl Ledger {
         }
     }
 
-    /// Indexes a slice of the tail. A failure costs only speed, so it is not an error: the next
+    /// Indexes a slice of the tail. A failure only costs speed, so it is not an error: the next
     /// writer tries again. Waits for other writers only if the tail is very long.
     fn index_slice(&mut self) -> Option<SliceReport> {
         let wait = match self.database.reader().and_then(tail_length) {

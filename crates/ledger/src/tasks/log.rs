@@ -45,7 +45,7 @@ pub struct TaskBase {
     pub seq: i64,
     pub epoch: i64,
     pub time: Time,
-    /// The state of the task after that entry, and true if secrets in it were masked.
+    /// The state of the task after its last journal entry, and true if secrets in it were masked.
     pub snapshot: Value,
     pub masked: bool,
     /// The session of the task, preceded by the sessions whose summaries it continues. Their usage
@@ -120,8 +120,8 @@ pub struct LogLease {
     pub entry_epoch: i64,
     /// The name of the machine that wrote the last record, if it is not this machine.
     pub written_by: Option<String>,
-    /// The number and the epoch of the last entry before the machine that wrote the last record took
-    /// over from another one; 0 if it never did.
+    /// The number and the epoch of the last entry before the task moved to the machine that wrote
+    /// the last record; 0 if the task never moved.
     pub from: (i64, i64),
 }
 

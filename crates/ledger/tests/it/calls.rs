@@ -138,7 +138,7 @@ fn a_notice_is_taken_once() {
 }
 
 #[test]
-fn looking_up_many_calls_at_once_finds_the_same_turns_as_looking_up_each() {
+fn looking_up_many_calls_at_once_finds_the_same_turns_as_one_by_one() {
     let mut fixture = Fixture::new();
     fixture.create_session("s");
     let call = |id: &str| {

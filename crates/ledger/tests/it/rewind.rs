@@ -56,7 +56,7 @@ fn a_conversation_that_has_continued_cannot_be_unrewound() {
 }
 
 #[test]
-fn rewinding_takes_back_the_turn_that_is_last_in_the_conversation_and_not_in_time() {
+fn rewinding_takes_back_the_last_turn_of_the_conversation_and_not_the_latest_one() {
     let mut fixture = Fixture::new();
     fixture.create_session("s");
     fixture.talk("s", &["u1", "a1"]);

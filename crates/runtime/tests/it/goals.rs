@@ -194,7 +194,7 @@ fn a_goal_keeps_the_state_that_another_process_gave_it() {
         };
         let goal = task.run_goal("g", None, &OnText(stop)).unwrap();
         assert_eq!((goal.state, reason(&goal)), (state, word));
-        assert_eq!(goal.spent.turns, 1, "what was spent counts all the same");
+        assert_eq!(goal.spent.turns, 1, "the spending counts all the same");
     }
 }
 

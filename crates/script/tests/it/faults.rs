@@ -1,4 +1,4 @@
-//! Replies that fail in the ways in which real servers fail.
+//! Replies that fail as those of real servers do.
 
 use serde_json::{Value, json};
 use takeback_script::{Fault, Finish, Reply, Server};

@@ -238,8 +238,8 @@ impl Editor {
         }
     }
 
-    /// Sends a request, and answers the agent's own requests until the response arrives. Returns the
-    /// result, and what the agent said.
+    /// Sends a request, and answers the agent's own requests until the response arrives. Returns
+    /// the result, and the text that the agent sent.
     fn request(&mut self, method: &str, params: &Value) -> Result<(Value, String), Failure> {
         self.last_id += 1;
         let id = self.last_id;

@@ -155,7 +155,7 @@ fn go_forward(sandbox: &Sandbox, terminal: &mut Terminal, way: &WayBack) -> Resu
         terminal.wait_until("the answer", |screen| screen.contains("restored."))?;
     }
     let asked = terminal.submit(LAST, || sandbox.find_request(requests, LAST))?;
-    // What the user said after going back is taken back as well.
+    // The prompt after going back is taken back as well.
     match asked.count_text(NEXT) {
         0 => must_mention(&asked, &[(kept, true), (gone, true)]),
         _ => Err(format!("the continued conversation contains {NEXT:?}")),

@@ -92,7 +92,7 @@ impl Terminal {
         self.press("\r")
     }
 
-    /// Types a line, sends it, and waits until something has come of it. Return is pressed again if
+    /// Types a line, sends it, and waits until `find` finds its effect. Return is pressed again if
     /// the program took it for a part of pasted text.
     pub(crate) fn submit<T>(
         &mut self,
@@ -108,7 +108,7 @@ impl Terminal {
             }
             if start.elapsed() > PATIENCE {
                 let screen = self.wait(Duration::ZERO, "", |_| true)?;
-                return Err(format!("nothing came of {line:?}:\n{screen}"));
+                return Err(format!("{line:?} had no effect:\n{screen}"));
             }
             if pressed.elapsed() > LATER {
                 self.press("\r")?;

@@ -119,7 +119,7 @@ pub(crate) fn run_bench(arguments: &[&str]) -> Result<(), Failure> {
     let others = process::busy_elsewhere();
     if others > 0.1 {
         bench.report.add_note(format!(
-            "other processes used {:.0} % of the machine before this run, which slows down \
+            "other processes used {:.0}% of the machine before this run, which slows down \
              programs that use all cores more than it slows down git",
             others * 100.0
         ));

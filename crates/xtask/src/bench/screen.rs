@@ -45,7 +45,7 @@ pub(crate) fn bench_screen(arguments: &[&str]) -> Result<(), Failure> {
     let measured = measure_all(&scratch, &program);
     scratch.delete_all();
     measured?;
-    println!("note: other processes used {:.0} % of the machine before this run", others * 100.0);
+    println!("note: other processes used {:.0}% of the machine before this run", others * 100.0);
     Ok(())
 }
 

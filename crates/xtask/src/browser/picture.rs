@@ -1,4 +1,4 @@
-//! A small picture, so that the story has one.
+//! A small picture for the story.
 
 use libdeflater::{CompressionLvl, Compressor, crc32};
 

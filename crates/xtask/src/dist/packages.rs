@@ -284,7 +284,7 @@ impl<'a> Packager<'a> {
         ))
     }
 
-    /// Returns the address of the repository, as GitHub forms the address of its releases.
+    /// Returns the address of the repository, derived from that of its releases on GitHub.
     fn repository(&self) -> &str {
         self.base_url.trim_end_matches("/download").trim_end_matches("/releases")
     }
@@ -299,7 +299,7 @@ impl<'a> Packager<'a> {
     }
 
     /// Writes a file of `packaging/` with its version, address and checksums. The checksums of
-    /// platforms without a program stay open.
+    /// platforms without a program are not filled in.
     fn write_filled(&self, name: &str, sums: &[(String, String)]) -> Result<PathBuf, Failure> {
         let mut text = read_packaging_file(name)?.replace("{version}", VERSION);
         text = text.replace("{base_url}", self.base_url).replace("{repository}", self.repository());

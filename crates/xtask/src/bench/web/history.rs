@@ -64,7 +64,7 @@ impl LongHistory {
         Ok(())
     }
 
-    /// Does what takeback does at the end of a turn: counts the changes of all turns.
+    /// Does the same work as takeback at the end of a turn: counts the changes of all turns.
     pub(crate) fn tend(&self) -> Result<(), Failure> {
         let (opened, session) = (&self.opened, session_of(self.turns.saturating_sub(1)));
         let session = format!("{}:{}", session.0, session.1);
