@@ -1,5 +1,11 @@
 //! Rollback and undo. [`plan`] turns a [`Request`] into a [`Planned`] value, which can be kept
 //! while the user decides. [`apply`] carries out the plan if the workspace has not changed.
+//!
+//! `plan` finds the goal (`turn`, `reversal`, `named_later`, `replaced`), compares the workspace
+//! with it, and adds what the user should know (`conversation`, `story`, `elsewhere`). `apply`
+//! takes a safety checkpoint, restores the files, and then does the rest: the index
+//! (`git_index`), the conversations (`follow`) and the notices. `recovery` finishes what a
+//! process that was killed has left open.
 
 mod apply;
 mod conversation;
