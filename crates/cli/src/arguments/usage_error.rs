@@ -96,7 +96,7 @@ impl UsageError {
         ExitCode::from(u8::try_from(self.error.exit_code()).unwrap_or(2))
     }
 
-    /// Names the help of the command that was typed.
+    /// Suggests the help of the command that was typed.
     fn suggest_help(&self) -> Option<String> {
         let named = self.named_commands();
         match (self.error.kind(), named.len()) {
@@ -247,7 +247,7 @@ impl UsageError {
     }
 }
 
-/// Replaces the words of the library that parses numbers.
+/// Rewrites an error message of the library that parses numbers.
 fn clarify(message: &str) -> String {
     let message = message.replace(": invalid digit found in string", ": not a whole number");
     let Some((begin, range)) = message.split_once(" is not in ") else { return message };

@@ -121,11 +121,15 @@ pub(crate) const SETTINGS: &[KnownSetting] = &[
     ),
     setting("checkpoints.strict", SWITCH, "refuse a call that cannot be fully protected"),
     setting("checkpoints.timeout_ms", NUMBER, "the longest time that an agent waits"),
-    setting("fleet.encrypt", "all, private or off", "what leaves this machine encrypted"),
+    setting(
+        "fleet.encrypt",
+        "all, private or off",
+        "the data that takeback encrypts before sending it",
+    ),
     setting(
         "fleet.lease_seconds",
         NUMBER,
-        "the time after which another machine may continue the task of a silent one",
+        "the time of silence after which other machines may continue a machine's tasks",
     ),
     setting("fleet.name", TEXT, "the name of this machine, in place of its host name"),
     setting("fleet.objects", "an address", "the object storage for the fleet's checkpoints"),

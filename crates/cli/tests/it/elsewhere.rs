@@ -280,7 +280,7 @@ fn a_turn_that_changed_only_files_outside_the_workspace_can_be_undone() {
 }
 
 #[test]
-fn a_rollback_removes_a_temporary_file_that_was_captured_before_and_missing_then() {
+fn a_file_that_turns_deleted_and_recreated_returns_to_its_state_at_the_checkpoint() {
     let session = Session::new();
     session.write("a", "1");
     let note = session.base().join("note");
@@ -293,7 +293,7 @@ fn a_rollback_removes_a_temporary_file_that_was_captured_before_and_missing_then
         agent.is_done();
     }
     let read = || fs::read_to_string(&note).ok();
-    // When the second command was about to run, the file was missing.
+    // The file was missing just before the second command.
     for (to, content) in [("2", None), ("3", Some("the user's")), ("1", Some("2\n"))] {
         let done = session.json(&["rollback", to]);
         assert_eq!(read().as_deref(), content, "{to}: {done:#}");

@@ -96,7 +96,7 @@ impl CallState {
         }
     }
 
-    /// Describes a request that is a call of its own.
+    /// Describes a request that belongs to no announced call.
     pub(super) fn apply_own(&mut self, tool: &str, kind: &str) {
         (self.tool, self.kind) = (Some(tool.to_owned()), kind.to_owned());
     }

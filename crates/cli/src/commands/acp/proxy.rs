@@ -17,7 +17,7 @@ use super::recorder::{Answered, Recorder};
 use super::session::State;
 use crate::takeover::Takeover;
 
-/// The action of the proxy on a message.
+/// The way in which the proxy handles a message.
 pub(super) enum Passage {
     Unchanged,
     Changed(Vec<u8>),

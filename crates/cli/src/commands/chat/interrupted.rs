@@ -55,7 +55,7 @@ pub(super) fn take_up(conversation: &mut Conversation) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Continues an interrupted task. If that fails, the user begins with another conversation.
+/// Continues an interrupted task. If that fails, reports why, and the chat begins without it.
 fn take_up_task(task: &TaskView, conversation: &mut Conversation) {
     let done = conversation.resume_task(&task.id).and_then(|()| proceed(conversation));
     if let Err(failure) = done {

@@ -96,7 +96,7 @@ pub(super) fn unset(arguments: &UnsetArguments, context: &Context) -> Result<Exi
     report(key, previous, context)
 }
 
-/// Waits until no other process changes config.toml. Otherwise, one of two simultaneous changes
+/// Waits until no other process is changing config.toml. Otherwise, one of two simultaneous changes
 /// would be lost.
 pub(super) fn lock_file(context: &Context) -> Result<FileLock, Failure> {
     let failed = |error: std::io::Error| Failure::new("cannot lock config.toml").because(&error);

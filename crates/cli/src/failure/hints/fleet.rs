@@ -21,8 +21,8 @@ impl From<FleetError> for Failure {
             }
             FleetError::Tls { .. } => "check the file that `sslrootcert` names in the address",
             FleetError::Certificate { .. } => {
-                "nothing was sent; name the server as its certificate does, and let the system trust \
-                 its authority, or add `?sslrootcert=FILE` to the address"
+                "nothing was sent; use the server's name from its certificate, and make the system \
+                 trust the authority that issued it, or add `?sslrootcert=FILE` to the address"
             }
             FleetError::Password { .. } | FleetError::NoDatabase { .. } => {
                 "check `fleet.postgres` in config.toml, or TAKEBACK_FLEET_POSTGRES"
