@@ -176,8 +176,8 @@ impl CallState {
         is_script.then_some(script)
     }
 
-    /// Lists the files that the call names. If the call runs a command, the locations that the
-    /// agent names are not files that the command changes.
+    /// Lists the files that the call names. The locations that the agent reports count only if the
+    /// tool edits, deletes or moves files.
     fn paths(&self, directory: &Path) -> Vec<PathBuf> {
         let mut paths = find_paths(&self.raw_input);
         let diffs = self.diffs.iter().filter_map(|diff| diff.path.clone());

@@ -71,8 +71,8 @@ pub(super) fn set(arguments: &SetArguments, context: &Context) -> Result<ExitCod
                 save(&changed, context)?;
                 return report(key, previous, context);
             }
-            // Keep the error of the first interpretation of the value, because that is most likely
-            // what the user meant.
+            // Keep the error of the first interpretation of the value, because the user most likely
+            // meant that one.
             Err(failure) => problem = problem.or(Some(failure)),
         }
     }

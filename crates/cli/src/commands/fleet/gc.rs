@@ -64,7 +64,7 @@ fn print_collected(collected: &Collected, arguments: &Arguments) {
     );
     if collected.waiting_checkpoints + collected.waiting_packs > 0 {
         println!(
-            "{} and {} ({}) are no longer needed; a later run deletes them after their grace period.",
+            "{} and {} ({}) are no longer needed; a later run deletes them after the grace period.",
             count(collected.waiting_checkpoints, "checkpoint"),
             count(collected.waiting_packs, "pack"),
             output::bytes(collected.waiting_bytes)

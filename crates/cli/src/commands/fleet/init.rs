@@ -105,8 +105,8 @@ fn print_joined(joined: &Joined, arguments: &Arguments) {
         println!("without it, encrypted data cannot be read.");
     }
     println!(
-        "`takeback fleet sync` ships the ledger as it is now; later changes are shipped at the end of \
-         each turn."
+        "`takeback fleet sync` ships the ledger as it is now; later changes are shipped at the end \
+         of each turn."
     );
 }
 
