@@ -215,7 +215,7 @@ fn a_refusal_does_not_wait_for_a_capture() {
 }
 
 #[test]
-fn with_the_setting_warn_each_call_runs_and_the_user_is_told() {
+fn with_history_set_to_warn_each_call_runs_and_the_user_is_told() {
     let session = with_history();
     configure(&session, "[protection]\nhistory = \"warn\"\n");
     for _ in 0..2 {

@@ -435,7 +435,7 @@ fn swept_files_are_deleted_again_when_their_restore_is_undone() {
 }
 
 #[test]
-fn files_that_a_sweep_spared_stay_when_the_restore_is_undone() {
+fn files_spared_by_a_sweep_stay_when_the_restore_is_undone() {
     let session = Session::new();
     make_repository(&session.project());
     session.write(".gitignore", "*.bin\n");
