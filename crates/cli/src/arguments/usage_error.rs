@@ -25,7 +25,7 @@ impl std::fmt::Display for UsageError {
     }
 }
 
-/// The names that other programs have for takeback's commands.
+/// The names of takeback's commands in other programs, each with takeback's own name.
 const SYNONYMS: &[(&str, &str)] = &[
     ("back", "rollback"),
     ("browse", "serve"),
@@ -171,7 +171,7 @@ impl UsageError {
         }
     }
 
-    /// Returns the command whose name in other programs the user typed.
+    /// If the user typed another program's name for a command, returns takeback's name for it.
     fn find_synonym(&self) -> Option<&'static str> {
         let typed = match (self.error.kind(), self.error.get(ContextKind::InvalidSubcommand)) {
             (ErrorKind::InvalidSubcommand, Some(ContextValue::String(typed))) => typed,

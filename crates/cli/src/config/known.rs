@@ -44,7 +44,7 @@ pub(crate) fn find_known(key: &str) -> Option<&'static KnownSetting> {
     SETTINGS.iter().find(|setting| setting.matches(key))
 }
 
-/// Writes a config.toml that lists all settings as comments, for users who have none yet.
+/// Writes a config.toml that lists all settings as comments, for users without such a file.
 pub(crate) fn write_template() -> String {
     let mut text =
         "# The settings of takeback. Remove the # before a setting to change it.\n".to_owned();

@@ -1,4 +1,4 @@
-//! A conversation that is open in Cline, whose plugin leaves out what was taken back.
+//! A conversation that is open in Cline, where takeback's plugin leaves out what was taken back.
 
 use std::fs;
 use std::path::PathBuf;

@@ -97,7 +97,7 @@ pub(crate) fn find_model(name: Option<&str>, context: &Context) -> Result<String
     Ok(describe_model(&provider))
 }
 
-/// Explains an error about model providers, with the path of the file to write to.
+/// Explains an error about model providers, and names the file in which to fix it.
 fn explain(error: &ResolveError, context: &Context) -> Failure {
     Failure::of_provider(error, &output::tilde(&context.home.join("config.toml"), context))
 }

@@ -224,8 +224,8 @@ impl Conversation {
         self.run_turn(|task| task.proceed(&watch))
     }
 
-    /// Runs a turn. Tells programs which task and session the turn belongs to. If the turn asks a
-    /// question that no user could answer, says how to answer it later.
+    /// Runs a turn. With `--json`, prints which task and session the turn belongs to. Otherwise, if
+    /// the turn is waiting for an answer, says how the user can give it later.
     fn run_turn(
         &mut self,
         act: impl FnOnce(&mut Task) -> Result<Pause, TaskError>,
@@ -305,7 +305,7 @@ impl Conversation {
     }
 }
 
-/// Says how the user can answer the question that a turn is waiting for, or end the turn.
+/// Says how the user can answer the question of a waiting turn, or end the turn.
 pub(super) fn describe_waiting(task: &str) -> String {
     format!(
         "The turn is waiting for your answer: `takeback tasks resume {task}` asks again in a terminal, \
@@ -313,7 +313,7 @@ pub(super) fn describe_waiting(task: &str) -> String {
     )
 }
 
-/// Finds the session of takeback's own agent that the user means.
+/// Finds the session that the user means. It must belong to takeback's own agent.
 pub(crate) fn find_own_session(typed: &str, context: &Context) -> Result<String, Failure> {
     let session = context.ledger()?.resolve(typed)?;
     match is_own(&session) {

@@ -127,7 +127,7 @@ fn find_prompt(task: &TaskView, context: &Context) -> Option<String> {
     Some(output::shorten(&output::join_lines(text), PROMPT_LENGTH))
 }
 
-/// Prints a note to the user that is not part of the conversation.
+/// Prints a note to the user. The note is not part of the conversation.
 fn say(context: &Context, text: &str) {
     if !context.globals.json {
         eprintln!("{text}");

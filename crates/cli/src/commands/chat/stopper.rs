@@ -57,7 +57,7 @@ impl Stopper {
         Ok(())
     }
 
-    /// Returns true if a Ctrl-C is to be handled. Each one is handled once.
+    /// Returns true if a Ctrl-C has to be handled. Each Ctrl-C is handled only once.
     fn take_press(&self) -> bool {
         self.is_pressed.swap(false, Ordering::SeqCst)
     }

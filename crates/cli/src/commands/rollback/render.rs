@@ -23,7 +23,7 @@ pub(crate) enum Report {
     DoneAsShown,
 }
 
-/// The verbs that describe a rollback that is planned, only shown, or done.
+/// The verbs for a rollback that is planned, only shown, or done.
 struct Verbs {
     restore: &'static str,
     delete: &'static str,
