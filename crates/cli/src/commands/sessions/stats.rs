@@ -16,8 +16,9 @@ use crate::output::{self, Cell, Column, Table};
 /// Add up sessions, tokens and cost
 ///
 /// The totals are sorted by cost, the largest first; the most expensive sessions follow. A cost
-/// that the agent did not report is estimated from the prices of the model (~); a + means that the price
-/// of a model is unknown, so the actual cost is higher. `[prices]` in config.toml sets prices.
+/// that the agent did not report is estimated from the prices of the model (~); a + means that the
+/// price of a model is unknown, so the actual cost is higher. `[prices]` in config.toml sets
+/// prices.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
