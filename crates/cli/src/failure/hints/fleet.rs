@@ -17,7 +17,7 @@ impl From<FleetError> for Failure {
                 "choose another name with `takeback config set fleet.name NAME`"
             }
             FleetError::Unreachable { .. } | FleetError::Slow { .. } => {
-                "nothing is lost: changes stay in the ledger until the database has them"
+                "nothing is lost: unshipped changes stay in the ledger until the database answers"
             }
             FleetError::Tls { .. } => "check the file that `sslrootcert` names in the address",
             FleetError::Certificate { .. } => {
@@ -31,7 +31,7 @@ impl From<FleetError> for Failure {
                 "`takeback fleet init` needs a user who may create a schema in the database"
             }
             FleetError::NotWritable { .. } => {
-                "nothing is lost: changes stay in the ledger until the database has room for them"
+                "nothing is lost: unshipped changes stay in the ledger; make room in the database"
             }
             FleetError::Encoding { .. } => {
                 "create another database with `createdb --encoding UTF8`"
