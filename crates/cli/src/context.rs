@@ -339,9 +339,8 @@ impl Context {
     }
 
     /// Returns the directory for the copies that imports make. It is beside the ledger, because the
-    /// copies are private and may be large. Its name is unlikely to be in use, because
-    /// takeback deletes everything in it, and the user may have chosen a home that also holds other
-    /// files.
+    /// copies are private and may be large. takeback deletes everything in it, and the user may
+    /// have chosen a home that also holds other files, so the name is unlikely to be in use.
     pub(crate) fn scratch(&self) -> PathBuf {
         self.home.join("import-copies")
     }

@@ -64,8 +64,8 @@ pub(crate) struct DiffView {
 }
 
 impl Arguments {
-    /// Creates the arguments for everything that has changed since a checkpoint, or only in some
-    /// paths.
+    /// Creates the arguments for a diff since a checkpoint. Without paths, the diff contains all
+    /// changes.
     pub(super) fn since(checkpoint: String, paths: Vec<PathBuf>) -> Arguments {
         Arguments { from: checkpoint, rest: Vec::new(), paths, full: true }
     }

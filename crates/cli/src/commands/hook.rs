@@ -276,7 +276,7 @@ fn handle_event(
     hook.handle_report(&input, log.as_deref(), &mut outcome);
     // If the call is refused, the refusal is the hook's only output.
     if arguments.late.is_none() && !outcome.is_refused() {
-        // Notices that cannot be read now stay pending until the next event.
+        // If notices cannot be read, they stay pending until the next event.
         if let Err(failure) = hook.print_output(event, &outcome) {
             opened.note_failure(&workspace_of(&opened, &directory), &failure);
             outcome.failures.push(failure);

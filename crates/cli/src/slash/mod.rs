@@ -208,7 +208,7 @@ pub(crate) fn run_words(words: &[&str], context: &Context) -> SlashAnswer {
     answer
 }
 
-/// Lists, shows, pauses or cancels goals. Leaves starting and resuming a goal to the front end.
+/// Lists, shows, pauses or cancels goals. The front end itself starts and resumes goals.
 fn answer_goal(words: &[&str], context: &Context) -> Result<SlashAnswer, Failure> {
     let words = if words.is_empty() { &["list"] } else { words };
     let all = ["takeback", "goal"].iter().chain(words).map(Into::into).collect();

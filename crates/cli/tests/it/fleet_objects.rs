@@ -46,7 +46,7 @@ impl Fleet {
     }
 }
 
-/// Runs takeback on the second machine in a directory.
+/// Runs takeback on a machine, in this directory.
 fn json_in(session: &Session, directory: &Path, arguments: &[&str]) -> Value {
     let directory = directory.to_str().unwrap();
     session.json(&[&["-C", directory], arguments].concat())
@@ -92,7 +92,7 @@ fn another_machine_gets_the_files_with_their_history_and_can_roll_back() {
     assert_eq!(fs::read_to_string(destination.join("a.txt")).unwrap(), "before\n");
     json_in(&fleet.second, &destination, &["rollback", "undo", "--yes"]);
     assert_eq!(fs::read_to_string(destination.join("a.txt")).unwrap(), "two\n");
-    // The first machine is as it was.
+    // The files on the first machine are unchanged.
     assert_eq!(fleet.first.read("a.txt"), "two\n");
     assert!(fleet.second.json(&["fleet", "verify"])["damaged"].as_array().unwrap().is_empty());
 }
@@ -115,7 +115,7 @@ fn an_earlier_checkpoint_is_pulled_with_the_history_up_to_it() {
 }
 
 #[test]
-fn a_pull_after_a_rollback_has_the_state_after_it() {
+fn a_pull_gets_the_state_after_the_last_rollback() {
     let Some(fleet) = Fleet::new() else { return };
     two_turns(&fleet.first);
     fleet.first.json(&["rollback", "1", "--yes"]);

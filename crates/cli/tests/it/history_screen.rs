@@ -14,7 +14,7 @@ use crate::session::Session;
 const ENTER: &str = "\u{1b}[?1049h";
 const LEAVE: &str = "\u{1b}[?1049l";
 
-/// Plays two turns.
+/// Simulates two turns of an agent.
 fn worked() -> Session {
     let session = Session::new();
     session.write("src/cart.py", "class Cart:\n    pass\n");

@@ -142,7 +142,7 @@ fn no_steps_are_added_if_the_granularity_is_turn() {
 }
 
 #[test]
-fn calls_that_only_read_add_no_row() {
+fn read_only_calls_add_no_row() {
     let session = Session::new();
     session.write("a", "1");
     let mut agent = Agent::new(&session, "s1");

@@ -272,7 +272,7 @@ fn a_conversation_is_recorded_while_the_agent_is_working() {
 }
 
 #[test]
-fn a_search_finds_what_was_said_a_moment_ago() {
+fn a_search_finds_the_latest_messages() {
     let session = Session::new();
     let mut claude = Claude::new(&session);
     claude.hears("what is it?");
@@ -282,7 +282,7 @@ fn a_search_finds_what_was_said_a_moment_ago() {
 }
 
 #[test]
-fn a_tree_counts_what_was_said_a_moment_ago() {
+fn a_tree_counts_the_latest_messages() {
     let session = Session::new();
     let mut claude = Claude::new(&session);
     claude.hears("what is it?");

@@ -433,7 +433,7 @@ fn a_turn_is_one_user_message_with_all_the_work_that_follows_it() {
 /// Hermes: a regular expression for destructive commands missed 38 of 50 real ones. Myrm's missed
 /// all commands whose names do not reveal what they do.
 #[test]
-fn commands_that_patterns_of_other_tools_miss_get_checkpoints() {
+fn commands_missed_by_the_patterns_of_other_tools_get_checkpoints() {
     let session = Session::new();
     let mut agent = Agent::new(&session, "s1");
     let missed = [

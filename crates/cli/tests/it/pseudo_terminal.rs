@@ -51,7 +51,7 @@ impl PseudoTerminal {
     }
 
     /// Starts a program in a terminal, and closes the terminal once the program has written this
-    /// text. Returns the status with which the program ends.
+    /// text. Returns the program's exit status.
     #[allow(dead_code, reason = "the unit tests, which share this file, do not need it")]
     pub(crate) fn close_after(command: &Command, text: &str) -> Option<ExitStatus> {
         let (mut child, mut keyboard) = spawn(command, 100, 30)?;
@@ -127,8 +127,8 @@ impl PseudoTerminal {
     /// Waits until the program is stopped, so that a signal to continue does not arrive too early.
     #[allow(dead_code, reason = "the unit tests, which share this file, do not need it")]
     pub(crate) fn wait_for_stop(&self) {
-        // Here, `setsid` has replaced itself with the program, because it does not lead a process
-        // group.
+        // Here, `setsid` has replaced itself with the program, because `setsid` does not lead a
+        // process group.
         let program = rustix::process::Pid::from_child(&self.child);
         let options = rustix::process::WaitOptions::UNTRACED;
         let status = rustix::process::waitpid(Some(program), options).unwrap();

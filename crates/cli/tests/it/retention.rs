@@ -340,7 +340,7 @@ fn a_dry_run_changes_nothing_and_names_what_would_be_pruned() {
     );
     old_workspace(&session, "old", 40);
     let arguments = ["checkpoints", "prune", "--max-size-mb", "0"];
-    // First run a command that only reads, in case it writes caches to the store.
+    // First run a read-only command, because such a command may also write caches to the store.
     session.output(&["checkpoints"]);
     let before = everything(&store_path(&session));
     let predicted = run_json(&session, &[&arguments[..], &["--dry-run"]].concat());

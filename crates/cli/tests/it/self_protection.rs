@@ -215,7 +215,7 @@ fn a_refusal_does_not_wait_for_a_capture() {
 }
 
 #[test]
-fn with_warn_the_user_is_told_each_time_and_the_call_runs() {
+fn with_history_set_to_warn_each_call_runs_and_the_user_is_told() {
     let session = with_history();
     configure(&session, "[protection]\nhistory = \"warn\"\n");
     for _ in 0..2 {
@@ -302,7 +302,7 @@ fn a_mirror_keeps_files_and_conversation_when_the_home_is_deleted() {
 }
 
 #[test]
-fn a_mirror_keeps_what_is_cleared_and_is_not_overwritten_by_a_new_store() {
+fn a_mirror_keeps_cleared_checkpoints_and_is_not_overwritten_by_a_new_store() {
     let session = Session::new();
     configure(&session, "[protection]\nmirror = \"~/mirror\"\n");
     session.write("a", "one");

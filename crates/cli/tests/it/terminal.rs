@@ -274,10 +274,11 @@ fn paged(session: &Session) -> Option<String> {
 
 const COPY: &str = "cat > \"$HOME/paged\"; echo the pager is gone";
 
-/// Creates a project with more checkpoints than fit on a small screen. The list has a title, twelve
-/// rows and five lines at its foot.
+/// The number of lines in the list of [`with_long_list`]: a title, twelve rows, and five lines at
+/// its foot.
 const LONG_LIST: usize = 18;
 
+/// Creates a project with more checkpoints than fit on a small screen.
 fn with_long_list() -> Session {
     let session = Session::new();
     for number in 0..12 {

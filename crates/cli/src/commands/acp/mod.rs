@@ -87,7 +87,7 @@ fn run_agent(arguments: &Arguments, context: Option<Context>) -> Result<ExitCode
     agent.group().forward_signals().map_err(cannot)?;
     let heard = pass_messages(&proxy, &agent, said).map_err(cannot)?;
     let status = agent.wait();
-    // A process that the agent left behind may keep its output open.
+    // A process that the agent left behind may keep the agent's output open.
     let _ = heard.recv_timeout(LAST_WORDS);
     proxy.finish();
     match status {

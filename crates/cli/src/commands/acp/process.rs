@@ -16,7 +16,7 @@ use signal_hook::iterator::Signals;
 
 use crate::takeover;
 
-/// The time within which an agent may end by itself after a signal.
+/// The time that an agent has to exit by itself after a signal.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// A script that ends the agent if this process is killed. It first gives the agent some time to

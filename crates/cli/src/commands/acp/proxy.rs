@@ -17,7 +17,7 @@ use super::recorder::{Answered, Recorder};
 use super::session::State;
 use crate::takeover::Takeover;
 
-/// The action of the proxy on a message.
+/// The way in which the proxy handles a message.
 pub(super) enum Passage {
     Unchanged,
     Changed(Vec<u8>),
@@ -141,11 +141,11 @@ impl Proxy {
         }
     }
 
-    /// Takes a checkpoint of each session before a line that is too long to be read, because that
+    /// Takes a checkpoint of each idle session before a line that is too long to be read, if the
     /// line may be a prompt.
     fn protect_from_long_line(&self, beginning: &[u8]) {
         const METHOD: &[u8] = b"session/prompt";
-        /// The number of bytes in which the method of a message is looked for.
+        /// The number of bytes at the beginning that are searched for the message's method.
         const SEARCHED: usize = 1 << 20;
         let searched = &beginning[..beginning.len().min(SEARCHED)];
         if !searched.windows(METHOD.len()).any(|found| found == METHOD) {

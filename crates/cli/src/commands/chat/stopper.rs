@@ -14,8 +14,8 @@ use crate::failure::Failure;
 #[derive(Clone, Default)]
 pub(super) struct Stopper {
     meaning: Arc<Mutex<Meaning>>,
-    /// True if Ctrl-C was pressed and has not been handled yet. The signal handler sets it, so it is
-    /// right even before the thread that handles Ctrl-C has noticed the signal.
+    /// True if Ctrl-C was pressed and has not been handled yet. The signal handler sets it, so the
+    /// value is right even before the thread that handles Ctrl-C has noticed the signal.
     is_pressed: Arc<AtomicBool>,
 }
 
@@ -57,7 +57,7 @@ impl Stopper {
         Ok(())
     }
 
-    /// Returns true if a Ctrl-C is to be handled. Each one is handled once.
+    /// Returns true if a Ctrl-C has to be handled. Each Ctrl-C is handled only once.
     fn take_press(&self) -> bool {
         self.is_pressed.swap(false, Ordering::SeqCst)
     }
@@ -137,8 +137,8 @@ impl Stopper {
     }
 }
 
-/// A front end that notices the end of the turn before the user can see it, so that a Ctrl-C with
-/// which the user answers the end of the turn does not count as meant for the turn.
+/// A front end that notices the end of a turn before the user can see it. If the user then presses
+/// Ctrl-C, the turn is known to be over, so Ctrl-C does not count as an attempt to stop it.
 pub(super) struct TurnWatch<'a> {
     pub(super) stopper: Stopper,
     pub(super) front: &'a dyn FrontEnd,

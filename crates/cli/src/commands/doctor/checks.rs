@@ -73,7 +73,8 @@ pub(crate) fn check_store(
     for failure in &failures {
         problems.push(Problem::new(
             failure,
-            "fix the cause; `takeback checkpoint` there, or `takeback doctor --clear`, clears this",
+            "fix the cause, then run `takeback checkpoint` there, or `takeback doctor --clear`, to \
+             clear this",
         ));
     }
     let is_orphan = |state: DirectoryState| matches!(state, DirectoryState::Orphan);

@@ -3,7 +3,7 @@
 //! A thread looks at the ledger's files once per second, which costs nothing while nothing changes.
 //! After a change, it opens the ledger, ships, and closes the ledger again, so that a repair never
 //! waits for it. The connection to the database stays open. The work of the process itself never
-//! waits for the thread, and the process can end at any time: the rest is shipped by the next one.
+//! waits for the thread, and the process can end at any time: the next process ships the rest.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// The longest time between two attempts while the database cannot be used.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// The thread that ships. It ends when this value is dropped, after its present batch.
+/// The thread that ships. It ends when this value is dropped, after its current batch.
 pub(crate) struct ResidentShipper {
     _stop: Sender<()>,
 }
@@ -61,7 +61,7 @@ fn ship_changes(mut shipper: Shipper, path: &Path, context: &Context, stopped: &
     }
 }
 
-/// Ships what has changed. Returns true if nothing had.
+/// Ships what has changed. Returns true if nothing had changed.
 fn ship_once(shipper: &mut Shipper, path: &Path, context: &Context) -> Result<bool, FleetError> {
     if !path.exists() {
         return Ok(true);

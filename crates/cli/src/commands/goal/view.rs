@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::output;
 
-/// A row of the list of checkpoints that the work on a goal created.
+/// A checkpoint that the work on a goal created, as a row of the list.
 struct GoalCheckpoint {
     row: usize,
     id: String,

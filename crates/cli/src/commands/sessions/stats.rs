@@ -15,9 +15,10 @@ use crate::output::{self, Cell, Column, Table};
 
 /// Add up sessions, tokens and cost
 ///
-/// The totals are sorted by cost, the largest first; the most expensive sessions follow. A cost that
-/// the agent did not report is estimated from the prices of the model (~); a + means that the price
-/// of a model is unknown, so the actual cost is higher. `[prices]` in config.toml sets prices.
+/// The totals are sorted by cost, the largest first; the most expensive sessions follow. A cost
+/// that the agent did not report is estimated from the prices of the model (~); a + means that the
+/// price of a model is unknown, so the actual cost is higher. `[prices]` in config.toml sets
+/// prices.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -186,7 +187,7 @@ fn print_unpriced(view: &StatsView) {
     println!("\nNo price is known for a model in {sessions} (+): `takeback help prices`.");
 }
 
-/// Formats a cost: `~` marks an estimate, and `+` a cost of which a part is unknown.
+/// Formats a cost: `~` marks an estimate, and `+` a cost that is known only in part.
 pub(crate) fn describe_cost(total: &UsageTotal) -> String {
     let is_complete = total.unpriced_sessions == 0;
     match (total.cost(), is_complete) {

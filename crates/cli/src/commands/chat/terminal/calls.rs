@@ -38,7 +38,7 @@ impl RunningCall {
         self.output.push_str(text);
         let length = self.output.len();
         keep_end(&mut self.output, OUTPUT_KEPT);
-        // Drop whole lines only: what remained of a control sequence that was cut off would look
+        // Drop whole lines only: if a control sequence were cut in two, its second half would look
         // like text.
         if self.output.len() < length
             && let Some(end) = self.output.find('\n')

@@ -7,7 +7,7 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr
 
 use crate::output;
 
-/// The settings of the terminal from before takeback stopped showing keys.
+/// The settings that the terminal had before takeback kept it from showing keys.
 static USUAL: Mutex<Option<Termios>> = Mutex::new(None);
 
 /// A keyboard whose keys do not appear on the screen, where they would disturb the live lines. The
@@ -30,8 +30,8 @@ impl QuietKeyboard {
     }
 }
 
-/// A keyboard on which Ctrl-C is a key instead of a signal. The line editor reads the key even if it
-/// was pressed just before the editor started.
+/// A keyboard on which Ctrl-C is a key instead of a signal. The line editor reads the key even if
+/// it was pressed just before the editor started.
 pub(crate) struct InterruptKey(());
 
 impl InterruptKey {
