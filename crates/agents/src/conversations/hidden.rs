@@ -35,7 +35,7 @@ pub(super) fn update(
     write_list(&list_path(opened, id), &parts).map_err(ConversationError::Note)
 }
 
-/// Brings the list of a session up to date, if it has one. If that is impossible, the list stays.
+/// Updates the list of a session, if it has one. If that is impossible, the list stays unchanged.
 pub(super) fn refresh(opened: &Opened, rewind: &Rewind, session: &str) {
     let (_, id) = session.split_once(':').unwrap_or_default();
     if rewind.needs_plugin() && list_path(opened, id).exists() {

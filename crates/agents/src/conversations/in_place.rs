@@ -41,8 +41,9 @@ pub(super) fn take_back(opened: &Opened, session: &str) -> Option<Resume> {
 }
 
 /// Has the daemon take back the conversation of a session if it is open and no turn is running. If
-/// the user typed the command in this conversation, the turn of the command is still running. In
-/// that case, this function takes nothing back, and [`take_back_when_idle`] must follow.
+/// the user typed the command in this conversation, the turn in which it was typed is still
+/// running. In that case, this function takes nothing back, and [`take_back_when_idle`] must
+/// follow.
 fn ask_daemon(opened: &Opened, rewind: &Rewind, session: &str) -> Option<Resume> {
     let is_typed_here = opened.typed_in() == Some(session);
     let point = find_point(opened, rewind, session).ok()??;

@@ -214,7 +214,7 @@ impl Conversation {
         }
     }
 
-    /// Of the messages to leave out, returns the first one that is in the agent's log.
+    /// Returns the first message to leave out that is in the agent's log.
     fn first_gone(&self) -> Option<GoneMessage<'_>> {
         let gone = self.messages.iter().filter(|message| message.seq > self.last());
         gone.filter_map(|message| {
@@ -352,7 +352,8 @@ fn find_logs(opened: &Opened, agent: &str, id: &str) -> Vec<LogRef> {
     logs
 }
 
-/// Finds the log that contains exactly these messages, among those that the agent continues.
+/// Among the logs that the agent would continue, finds the one that contains exactly these
+/// messages.
 fn find_log_at<'l>(
     opened: &Opened,
     rewind: &Rewind,

@@ -43,7 +43,7 @@ pub(super) struct CopyNote {
     log: String,
     /// The number of messages in the log.
     messages: usize,
-    /// The files of the copy. The log comes last. There are none if another program imports the
+    /// The files of the copy, with the log last. The list is empty if another program imports the
     /// copy.
     files: Vec<PathBuf>,
     /// The directories that had to be created for the files.

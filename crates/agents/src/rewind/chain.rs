@@ -146,7 +146,7 @@ fn copy_line(line: &Line<'_>, cut: &Cut<'_>) -> Result<String, RewindError> {
     }
 }
 
-/// Places a copy beside the original or, for a new directory, among the logs of that directory.
+/// Places a copy next to the original or, for a new directory, among the logs of that directory.
 /// `below` is the path of the subdirectory with the logs, relative to the project's directory; it
 /// may be empty.
 fn place_copy(

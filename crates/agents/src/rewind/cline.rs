@@ -14,7 +14,7 @@ pub(super) fn cut(cut: &Cut<'_>) -> Result<Copy, RewindError> {
     let malformed = |_| RewindError::UnknownFormat("it is not JSON");
     let mut document: Value = serde_json::from_slice(cut.bytes).map_err(malformed)?;
     if document["version"] != 1 || document["sessionId"] != cut.old {
-        return Err(RewindError::UnknownFormat("its beginning does not name its session"));
+        return Err(RewindError::UnknownFormat("its beginning does not name the session"));
     }
     let messages = document["messages"].as_array_mut().ok_or(RewindError::NoAnchor)?;
     let mut left_out = mark_left_out(messages, cut)?.into_iter();

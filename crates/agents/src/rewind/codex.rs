@@ -24,7 +24,7 @@ fn cut_log(cut: &Cut<'_>, known: BTreeMap<String, String>) -> Result<Copy, Rewin
     let lines = parse_lines(cut.bytes)?;
     let header = &lines.first().ok_or(RewindError::UnknownFormat("it is empty"))?.value;
     if header["type"] != "session_meta" || header["payload"]["id"] != cut.old {
-        return Err(RewindError::UnknownFormat("its beginning does not name its session"));
+        return Err(RewindError::UnknownFormat("its beginning does not name the session"));
     }
     let end = match cut.anchor {
         None => lines.len(),

@@ -1,4 +1,4 @@
-//! The whole history of a Codex conversation. After a fork, or after the user went back inside
+//! The whole history of a Codex conversation. After a fork, or after the user rewound it inside
 //! Codex, a new log contains only what came later. Its header names the log that it continues, and
 //! the point in that log from which it continues.
 
@@ -83,7 +83,7 @@ impl Piece {
         let first: Value = serde_json::from_slice(&bytes[..end])
             .map_err(|_| RewindError::UnknownFormat("its first line is not JSON"))?;
         if first["type"] != "session_meta" {
-            return Err(RewindError::UnknownFormat("its beginning does not name its session"));
+            return Err(RewindError::UnknownFormat("its beginning does not name the session"));
         }
         let header = first["payload"].clone();
         Ok(Piece { path, bytes, header })

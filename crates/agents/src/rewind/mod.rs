@@ -77,7 +77,7 @@ pub struct Rewind {
 pub(crate) enum InPlace {
     /// takeback cannot do this, so the agent has to open a copy.
     Never,
-    /// The agent's daemon takes it back.
+    /// The agent's daemon takes the conversation back.
     Daemon,
     /// takeback's plugin leaves messages out of the requests to the model.
     Plugin,
@@ -254,8 +254,8 @@ impl Rewind {
         request.with_cut(&bytes, "", cline::list_parts)
     }
 
-    /// True if a conversation that went back in place stays there only as long as takeback's plugin
-    /// is installed.
+    /// True if a conversation that was taken back in place remains so only as long as takeback's
+    /// plugin is installed.
     pub fn needs_plugin(&self) -> bool {
         self.in_place == InPlace::Plugin
     }

@@ -131,7 +131,7 @@ impl CallState {
         self.paths(directory).iter().any(|named| directory.join(named) == path)
     }
 
-    /// Describes the call for a report. `directory` is that of the session.
+    /// Describes the call for a report. `directory` is the session's directory.
     pub(super) fn to_tool_call(&self, id: &str, directory: &Path) -> ToolCall {
         let tool = self
             .tool

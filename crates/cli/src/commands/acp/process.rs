@@ -109,9 +109,8 @@ impl AgentGroup {
         Ok(())
     }
 
-    /// Ends the agent, because the editor has ended. First gives the agent time to end by itself,
-    /// because the agent's input has ended, too. When the agent has ended, this process ends as
-    /// well.
+    /// Ends the agent after the editor has exited. The agent's input has ended, too, so the agent
+    /// first gets time to exit by itself. Once the agent has exited, this process exits as well.
     pub(super) fn end(self) {
         thread::sleep(GRACE);
         self.send(Signal::TERM);
@@ -120,8 +119,8 @@ impl AgentGroup {
     }
 }
 
-/// Waits until no process reads standard output any more. If standard output is neither a pipe nor
-/// a socket, this never returns.
+/// Waits until no process reads standard output any longer. If standard output is neither a pipe
+/// nor a socket, this never returns.
 pub(super) fn wait_for_reader_to_leave() {
     let output = io::stdout();
     loop {

@@ -60,8 +60,8 @@ pub(crate) struct Arguments {
     /// one in this directory
     #[arg(long, value_name = "SESSION", num_args = 0..=1)]
     resume: Option<Option<String>>,
-    /// Continue in a copy of a session: SESSION, SESSION@TURN, SESSION@CHECKPOINT or SESSION@now,
-    /// of any agent; or a checkpoint of this workspace
+    /// Continue in a copy of any agent's session (SESSION, SESSION@TURN, SESSION@CHECKPOINT or
+    /// SESSION@now), or from a checkpoint of this workspace
     #[arg(long, value_name = "MOMENT", conflicts_with = "resume")]
     fork: Option<String>,
     /// With --fork: write the files of that moment to a new directory, and work there [default:

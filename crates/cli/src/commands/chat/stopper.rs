@@ -28,11 +28,12 @@ enum Meaning {
     /// The user has entered a prompt, and the turn is about to begin. The first Ctrl-C stops the
     /// turn as soon as it begins, and a second Ctrl-C ends the program.
     BeginTurn { is_pressed: bool },
-    /// The first Ctrl-C uses this switch to stop the turn, and a second Ctrl-C ends the program.
+    /// The first Ctrl-C stops the turn by triggering the [`Cancel`], and a second Ctrl-C ends the
+    /// program.
     StopTurn(Cancel),
     /// The turn is over, and the user is about to be asked for the next prompt. The first Ctrl-C
     /// counts as the answer to this prompt, and a second Ctrl-C ends the program. The first one
-    /// also uses the switch, because a goal may be about to begin another turn.
+    /// also triggers `cancel`, because a goal may be about to begin another turn.
     AnswerPrompt { cancel: Cancel, is_pressed: bool },
     /// Ctrl-C has no effect, because the line editor reads it as a key.
     Key,
@@ -80,8 +81,8 @@ impl Stopper {
         }
     }
 
-    /// Records that a turn is running, and that this switch stops it. If the user has already
-    /// pressed Ctrl-C, stops the turn immediately.
+    /// Records that a turn is running, and that `cancel` stops it. If the user has already pressed
+    /// Ctrl-C, stops the turn immediately.
     pub(super) fn begin_turn(&self, cancel: &Cancel) {
         let mut meaning = self.meaning();
         if matches!(*meaning, Meaning::BeginTurn { is_pressed: true }) {

@@ -15,7 +15,7 @@ const OUTPUT_LINES: usize = 5;
 /// The number of bytes at the end of a running call's output that are kept for display.
 const OUTPUT_KEPT: usize = 1 << 10;
 
-/// The names of the inputs that describe a call best, the best first.
+/// The names of the inputs that describe a call best, best first.
 const TELLING: [&str; 8] =
     ["command", "path", "pattern", "url", "prompt", "task", "query", "process"];
 

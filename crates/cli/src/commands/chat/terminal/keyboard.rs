@@ -7,7 +7,7 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr
 
 use crate::output;
 
-/// The settings that the terminal had before takeback kept it from showing keys.
+/// The terminal's settings before takeback turned off echo.
 static USUAL: Mutex<Option<Termios>> = Mutex::new(None);
 
 /// A keyboard whose keys do not appear on the screen, where they would disturb the live lines. The
