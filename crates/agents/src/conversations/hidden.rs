@@ -53,8 +53,7 @@ fn write_list(path: &Path, parts: &[MessagePart]) -> std::io::Result<()> {
     durable::replace_file(path, &text, Durability::Synced)
 }
 
-/// Counts the conversations from which the plugin leaves messages out. `home` is takeback's own
-/// directory.
+/// Counts the conversations in which the plugin hides messages. `home` is takeback's own directory.
 pub fn count_hidden(home: &Path) -> usize {
     fs::read_dir(list_directory(home)).map_or(0, Iterator::count)
 }

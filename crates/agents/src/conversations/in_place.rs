@@ -55,7 +55,7 @@ fn ask_daemon(opened: &Opened, rewind: &Rewind, session: &str) -> Option<Resume>
     stay(opened, rewind, session)
 }
 
-/// Returns the instructions for continuing a conversation that went back in place.
+/// Returns the instructions for continuing a conversation that was taken back in place.
 fn stay(opened: &Opened, rewind: &Rewind, session: &str) -> Option<Resume> {
     let (_, id) = session.split_once(':')?;
     let log = find_logs(opened, rewind.agent, id).into_iter().next()?;

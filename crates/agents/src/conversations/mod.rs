@@ -1,11 +1,11 @@
 //! The agents' own conversations, and how to continue each of them from its end or from an earlier
 //! point.
 //!
-//! The ledger says which messages a conversation has. If the agent's log has exactly these, the
-//! agent continues its own session. Otherwise `rewind` makes a copy of the log with exactly these
-//! messages, and the ledger records the copy as a fork. `notes` remembers every copy, so that if a
-//! process is killed while it makes a copy, a later process can finish or remove the copy.
-//! `originals` keeps copies of whole logs that the agent may delete. `in_place` takes back
+//! The ledger says which messages a conversation has. If the agent's log has exactly these
+//! messages, the agent continues its own session. Otherwise `rewind` makes a copy of the log with
+//! exactly these messages, and the ledger records the copy as a fork. `notes` remembers every copy,
+//! so that if a process is killed while it makes a copy, a later process can finish or remove the
+//! copy. `originals` keeps copies of whole logs that the agent may delete. `in_place` takes back
 //! conversations inside the open agent, and `hidden` does so with the help of takeback's plugin.
 
 mod hidden;

@@ -203,7 +203,7 @@ fn end_note(opened: &Opened, note: &CopyNote) {
     let _ = fs::rename(note.path(opened, PENDING), note.path(opened, MADE));
 }
 
-/// Returns true if the error is temporary, so that the ledger may accept the copy later.
+/// Returns true if the error is temporary, so the ledger may accept the copy later.
 fn may_pass(error: &ConversationError) -> bool {
     use LedgerError::{Busy, Damaged, Open, Sqlite};
     match error {
@@ -262,7 +262,7 @@ fn settle(opened: &Opened, note: &CopyNote) {
         Err(error) => {
             let log = note.log_ref().map(|log| log.path).unwrap_or_default();
             let message =
-                format!("a copy of a conversation is not recorded: {}", error_chain(&error));
+                format!("a copy of a conversation was not recorded: {}", error_chain(&error));
             opened.note_failure(&log, &message);
             end_note(opened, note);
         }

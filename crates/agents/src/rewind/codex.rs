@@ -118,7 +118,7 @@ fn find_anchor(lines: &[Line<'_>], cut: &Cut<'_>, anchor: &str) -> Result<usize,
     lines.iter().position(begins_at).ok_or(RewindError::NoAnchor)
 }
 
-/// Finds the line with which the turn of a prompt begins. This line comes before the prompt.
+/// Finds the line that begins the turn of a prompt. This line comes before the prompt.
 fn find_turn_start(lines: &[Line<'_>], prompt: usize) -> Result<usize, RewindError> {
     let is_start = |line: &Value| line["payload"]["type"] == "task_started";
     let is_end = |line: &Value| line["payload"]["type"] == "task_complete";

@@ -152,7 +152,7 @@ impl RewindRequest<'_> {
 pub struct GoneMessage<'a> {
     /// The agent's own id for the message.
     pub origin: &'a str,
-    /// True if the message is the user's prompt, with which a turn begins.
+    /// True if the message is a prompt from the user, which begins a turn.
     pub is_prompt: bool,
 }
 

@@ -202,7 +202,7 @@ fn join_chain(content: &str) -> String {
     if known.is_empty() { content.to_owned() } else { to_lines(&lines) }
 }
 
-/// Creates a directory in memory, because every copy is synced.
+/// Creates a directory in memory, because every copy is synced, which is slow on disk.
 fn new_directory() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| TempDir::new()).unwrap()
 }

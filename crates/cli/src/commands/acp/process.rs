@@ -71,7 +71,7 @@ impl AgentProcess {
         (input, self.child.stdout.take().expect("the output is piped"))
     }
 
-    /// Waits until the agent has ended.
+    /// Waits until the agent exits.
     pub(super) fn wait(&mut self) -> io::Result<ExitStatus> {
         let status = self.child.wait();
         if let Some(mut watchdog) = self.watchdog.take() {
@@ -94,7 +94,7 @@ fn start_watchdog(AgentGroup(group): AgentGroup) -> io::Result<Child> {
 impl AgentGroup {
     /// Sends a signal to the agent and all processes in its group.
     fn send(self, signal: Signal) {
-        // The agent may have ended already.
+        // The agent may have exited already.
         let _ = kill_process_group(self.0, signal);
     }
 
