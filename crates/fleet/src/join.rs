@@ -13,7 +13,7 @@ use crate::{Encrypt, Fleet, FleetError};
 /// The choices of a user who creates or joins a fleet.
 #[derive(Clone, Debug, Default)]
 pub struct JoinOptions {
-    /// The fleet's key, which joining an existing fleet needs unless nothing is encrypted.
+    /// The fleet's key. A machine needs it to join an existing fleet, unless nothing is encrypted.
     pub key: Option<String>,
     /// True to join as a new machine, because this home is a copy of another machine's.
     pub as_new_machine: bool,

@@ -196,7 +196,7 @@ fn pasted_text_restores_nothing() {
 }
 
 #[test]
-fn the_screen_follows_the_size_of_the_terminal_and_new_turns() {
+fn the_screen_adapts_to_the_size_of_the_terminal_and_shows_new_turns() {
     let session = worked();
     let Some(mut terminal) = start(&session, 80, 24) else { return };
     terminal.resize(120, 30);
