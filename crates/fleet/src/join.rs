@@ -30,7 +30,7 @@ pub struct Joined {
     pub new_key: Option<String>,
     /// True if this machine did not belong to the fleet before.
     pub is_new_machine: bool,
-    /// The version of the schema before, and the version now. 0 if there was none.
+    /// The versions of the schema before and after; 0 if there was no schema.
     pub schema: (i32, i32),
 }
 

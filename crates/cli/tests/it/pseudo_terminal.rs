@@ -71,7 +71,7 @@ impl PseudoTerminal {
         Some(status.expect("the program has not ended"))
     }
 
-    /// Types text or keys.
+    /// Types text or presses keys.
     pub(crate) fn press(&mut self, keys: &str) {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
