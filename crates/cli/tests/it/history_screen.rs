@@ -228,7 +228,7 @@ fn the_filter_and_the_help_and_the_search_work() {
 }
 
 #[test]
-fn the_pager_shows_the_whole_diff_and_returns() {
+fn the_pager_gets_the_whole_diff_and_the_screen_continues_afterwards() {
     let session = worked();
     let pager = session.base().join("pager");
     fs::write(&pager, "#!/bin/sh\ncat > \"$HOME/paged\"\n").unwrap();

@@ -81,7 +81,7 @@ fn the_copy_is_a_fork_whose_messages_are_found_once() {
 }
 
 #[test]
-fn each_session_is_told_what_it_does_not_know() {
+fn only_the_original_session_is_told_about_the_rollback_and_not_its_copy() {
     let session = Session::new();
     let claude = with_two_turns(&session);
     let moved = moved_by(&session, &["rollback", "1", "--yes"]);
