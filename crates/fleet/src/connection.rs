@@ -17,7 +17,7 @@ const CONNECT_TIME: Duration = Duration::from_secs(10);
 const SILENCE: Duration = Duration::from_secs(30);
 
 /// Limits for each statement, and for a transaction whose client is silent, for example because its
-/// machine sleeps.
+/// machine is asleep.
 const LIMITS: &str = "SET statement_timeout = '120s';
     SET idle_in_transaction_session_timeout = '120s';
     SET client_min_messages = warning";

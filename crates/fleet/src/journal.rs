@@ -27,7 +27,7 @@ struct Shared {
     session: Mutex<Option<Session>>,
     /// The epochs of the leases that are renewed, by task.
     held: Mutex<BTreeMap<String, i64>>,
-    /// Tells the thread that renews the leases that `held` has changed.
+    /// Wakes the thread that renews the leases, because `held` has changed.
     changed: Condvar,
 }
 

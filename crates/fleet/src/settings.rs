@@ -130,7 +130,7 @@ pub(crate) fn parse_address(address: &str) -> Result<Address, String> {
     }
 }
 
-/// Removes the parameters that the client library does not know from an address. The server's
+/// Removes from an address the parameters that the client library does not know. The server's
 /// certificate is always checked, so modes such as `verify-full` are replaced with `require`.
 fn take_own_parameters(address: &str) -> (String, Option<PathBuf>) {
     let Some((start, parameters)) = address.split_once('?') else {

@@ -1,4 +1,4 @@
-//! Encrypted connections to the database, by rustls.
+//! Encrypted connections to the database, with rustls.
 
 use std::error::Error;
 use std::future::Future;
@@ -97,7 +97,7 @@ impl MakeTlsConnect<Socket> for Rustls {
     }
 }
 
-/// The beginning of an encrypted connection.
+/// The handshake with a host, which turns a connection into an encrypted one.
 pub(crate) struct Handshake {
     connector: TlsConnector,
     name: ServerName<'static>,

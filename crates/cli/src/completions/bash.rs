@@ -11,7 +11,7 @@ use clap_complete::env::EnvCompleter;
 use crate::context::variable;
 use crate::output;
 
-/// The maximum number of columns in which a meaning is shown.
+/// The maximum width of the meaning of a choice, in columns.
 const MEANING_WIDTH: usize = 60;
 
 /// The script that bash loads. Bash splits words at colons, which occur in the ids of sessions, so

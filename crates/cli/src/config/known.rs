@@ -129,7 +129,7 @@ pub(crate) const SETTINGS: &[KnownSetting] = &[
     setting(
         "fleet.lease_seconds",
         NUMBER,
-        "the time of silence after which other machines may continue a machine's tasks",
+        "how long a machine must be silent before other machines may continue its tasks",
     ),
     setting("fleet.name", TEXT, "the name of this machine, in place of its host name"),
     setting("fleet.objects", "an address", "the object storage for the fleet's checkpoints"),

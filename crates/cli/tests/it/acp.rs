@@ -248,7 +248,7 @@ fn messages_that_a_session_replays_do_not_count_as_work() {
 }
 
 #[test]
-fn commands_of_the_agent_are_kept_and_answered_by_the_agent() {
+fn the_agents_own_slash_commands_are_kept_and_passed_to_the_agent() {
     let session = Session::new();
     session.write("a", "0\n");
     let mut talk = Conversation::new(&session);

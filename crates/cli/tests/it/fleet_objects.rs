@@ -128,7 +128,7 @@ fn a_pull_gets_the_state_after_the_last_rollback() {
 }
 
 #[test]
-fn the_end_of_a_turn_uploads_and_nothing_private_is_readable() {
+fn checkpoints_are_uploaded_after_a_turn_with_private_files_encrypted() {
     let Some(fleet) = Fleet::new() else { return };
     two_turns(&fleet.first);
     eventually("the checkpoints are uploaded", || {
@@ -144,7 +144,7 @@ fn the_end_of_a_turn_uploads_and_nothing_private_is_readable() {
 }
 
 #[test]
-fn wrong_usage_of_pull_changes_nothing_and_says_what_to_do() {
+fn a_pull_that_fails_changes_nothing_and_says_why() {
     let Some(fleet) = Fleet::new() else { return };
     let empty = fleet.second.output(&["fleet", "pull", "shop"]);
     assert!(said(&empty).contains("holds no checkpoints"), "{}", said(&empty));
@@ -172,7 +172,7 @@ fn wrong_usage_of_pull_changes_nothing_and_says_what_to_do() {
 }
 
 #[test]
-fn gc_and_status_say_what_they_do() {
+fn gc_and_status_and_verify_print_their_results() {
     let Some(fleet) = Fleet::new() else { return };
     two_turns(&fleet.first);
     fleet.first.json(&["fleet", "sync"]);

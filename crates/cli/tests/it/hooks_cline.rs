@@ -84,7 +84,7 @@ impl Cline<'_> {
 }
 
 #[test]
-fn a_rollback_typed_in_cline_takes_the_open_conversation_back_and_forward() {
+fn a_rollback_typed_in_cline_rewinds_the_open_conversation_and_can_be_undone() {
     let session = Session::new();
     let mut cline = Cline { session: &session, messages: Vec::new() };
     cline.do_turn("add a file", "a.txt");

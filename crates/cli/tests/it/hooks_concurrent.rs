@@ -387,7 +387,7 @@ fn a_path_named_by_a_call_is_protected_despite_the_rules() {
 /// A patch in the generic format names its files. They are protected even if they are ignored or
 /// outside the workspace, and an undo changes only these files.
 #[test]
-fn a_patch_changes_exactly_the_files_that_it_names() {
+fn undoing_a_patch_restores_only_the_files_that_the_patch_names() {
     let patch = "*** Begin Patch\n*** Delete File: up/a\n*** Update File: ../notes.md\n@@\n-1\n+2\n*** End Patch\n";
     for (tool, input) in [
         ("apply_patch", json!({ "input": patch })),

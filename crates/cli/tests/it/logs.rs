@@ -346,7 +346,7 @@ fn a_rollback_to_a_step_rewinds_the_conversation_to_its_call() {
     );
 }
 
-/// Droid reports no prompts when it runs a single task. They are only in its log.
+/// When Droid runs a single task, it reports no prompts: they are only in its log.
 #[test]
 fn a_prompt_is_listed_even_if_it_is_known_only_from_the_log() {
     let session = Session::new();

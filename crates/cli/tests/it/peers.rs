@@ -220,7 +220,7 @@ fn an_unreadable_file_does_not_affect_other_files() {
     session.write("a", "1");
     session.write("locked", "1");
     fs::set_permissions(session.project().join("locked"), Permissions::from_mode(0o000)).unwrap();
-    // Nothing is unreadable for root.
+    // Root can read every file.
     for path in ["", "project", "project/a", "project/locked"] {
         let _ = chown(session.base().join(path), Some(65534), Some(65534));
     }

@@ -71,7 +71,7 @@ impl PseudoTerminal {
         Some(status.expect("the program has not ended"))
     }
 
-    /// Types text or keys.
+    /// Types text or presses keys.
     pub(crate) fn press(&mut self, keys: &str) {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
@@ -203,13 +203,14 @@ fn spawn(command: &Command, columns: u16, rows: u16) -> Option<(Child, File)> {
         let _ = writeln!(std::io::stderr(), "skipped: the program `setsid` is not installed");
         return None;
     };
-    // The reader reaches the end of the output only once nothing but the program has the terminal
-    // open.
+    // The reader reaches the end of the output only after every process has closed the program's
+    // side of the terminal, this process included.
     drop((started, screen));
     Some((child, keyboard))
 }
 
-/// Opens both sides of a new terminal: the user's side and the program's side.
+/// Creates a pseudo-terminal. Returns the side that the user types into, and the side for the
+/// program.
 fn open_terminal(columns: u16, rows: u16) -> (File, File) {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let user: OwnedFd = openpt(flags).unwrap();

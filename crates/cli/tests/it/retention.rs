@@ -412,7 +412,7 @@ There are no archives of older stores.
 }
 
 #[test]
-fn clearing_no_archives_needs_no_confirmation() {
+fn clearing_archives_needs_no_confirmation_if_there_are_none() {
     let session = Session::new();
     let cleared = run_json(&session, &["checkpoints", "clear-legacy"]);
     assert_eq!(cleared, json!({ "archives": 0, "bytes": 0 }));

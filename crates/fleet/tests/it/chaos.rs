@@ -36,7 +36,8 @@ struct Hold {
     is_holding: AtomicBool,
 }
 
-/// Runs a command that writes the prompt's word into the log, and then ends.
+/// Starts a model that runs one command and then ends the turn. The command appends the last word
+/// of the prompt to the log.
 fn model(log: PathBuf, hold: Arc<Hold>) -> Model {
     Model::start(move |request: &Request| match request.last_result() {
         Some(_) => Reply::text("Done."),
@@ -106,7 +107,8 @@ fn continue_elsewhere(agent: &Arc<Agent>, project: &Path, task: &LoggedTask) -> 
     };
     match proceed() {
         Ok(()) => true,
-        // Another machine was faster or is alive after all, or the database cannot be reached.
+        // Another machine was faster, the silent machine is alive after all, or the database cannot
+        // be reached.
         Err(
             TaskError::Log(LogError::Held { .. } | LogError::Away(_))
             | TaskError::TakenOver { .. }

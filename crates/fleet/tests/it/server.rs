@@ -29,7 +29,7 @@ impl Server {
         Server::start_with(&["-c", "fsync=off", "-c", "shared_buffers=16MB"])
     }
 
-    /// Starts a server that syncs its commits, with memory as on a small machine.
+    /// Starts a server that syncs its commits, with the memory settings of a small database machine.
     pub(crate) fn start_durable() -> Option<Server> {
         Server::start_with(&["-c", "shared_buffers=512MB", "-c", "max_wal_size=4GB"])
     }

@@ -22,7 +22,7 @@ fn end_leases(server: &Server) {
     server.query("UPDATE takeback.tasks SET expires_at = clock_timestamp() - interval '1 second'");
 }
 
-/// Writes a file, runs a command that does not end by itself, and then reports.
+/// Returns a model that writes a file, runs a long command, and then ends the turn.
 fn careful_model(log: &Path) -> impl Fn(&Request) -> Reply + Send + Sync + 'static {
     let script = format!("echo run >> {}; sleep 30", log.display());
     move |request| match request.last_result() {

@@ -46,7 +46,7 @@ Examples:
   takeback config unset fleet.postgres && takeback fleet leave")]
 pub(super) struct LeaveArguments {}
 
-/// The variable with the fleet's key.
+/// The environment variable that holds the fleet's key.
 const KEY: &str = "TAKEBACK_FLEET_KEY";
 
 #[derive(Serialize)]

@@ -40,7 +40,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
         sync_quietly(context);
         return Ok(ExitCode::SUCCESS);
     }
-    // Each of the two is done even if the other fails.
+    // If shipping or uploading fails, the other is still done.
     let shipped = ship(context);
     let uploaded = objects::upload(context, false);
     let (shipped, uploaded) = match (shipped, uploaded) {

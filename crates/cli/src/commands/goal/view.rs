@@ -126,8 +126,8 @@ fn list_checkpoints(goal: &GoalRecord, context: &Context) -> Result<Vec<GoalChec
     Ok(rows.collect())
 }
 
-/// Lists a session and the earlier sessions of the same conversation, which was summarized in
-/// between.
+/// Lists a session and the earlier sessions of the same conversation. Each session begins with a
+/// summary of the one before it.
 fn list_sessions(session: &str, context: &Context) -> Result<Vec<String>, Failure> {
     let mut sessions = vec![session.to_owned()];
     loop {

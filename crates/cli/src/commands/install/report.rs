@@ -186,8 +186,8 @@ fn print_plan(
     }
 }
 
-/// Warns that the agent's model can again see the messages that the plugin left out of
-/// conversations.
+/// Warns that the agent's model can again see the messages that the plugin had left out
+/// of conversations.
 fn print_hidden(agent: &Agent, context: &Context) {
     let hidden = takeback_agents::count_hidden(&context.home);
     let needs_plugin = takeback_agents::find_rewind(agent.name).is_some_and(Rewind::needs_plugin);

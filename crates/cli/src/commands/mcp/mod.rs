@@ -135,8 +135,8 @@ impl Server {
 
     fn initialize(&mut self, params: &Value) -> Value {
         self.can_ask = match params["capabilities"].get("elicitation") {
-            // If an agent names no way to ask, it supports forms: older versions of the protocol
-            // have no other way.
+            // An agent that lists no ways of asking supports forms, the only way in older versions
+            // of the protocol.
             Some(Value::Object(ways)) => ways.is_empty() || ways.contains_key("form"),
             _ => false,
         };

@@ -29,9 +29,9 @@ struct Verbs {
     delete: &'static str,
     /// The verb for changes in other directories.
     change: &'static str,
-    /// The words before the first verb.
+    /// The auxiliary verb at the beginning of a sentence, as in `Will restore 2 files`.
     auxiliary: &'static str,
-    /// The words before a participle.
+    /// The auxiliary verb before a participle, as in `will be restored`.
     passive: &'static str,
 }
 
