@@ -21,7 +21,7 @@ use crate::shared::{SharedJournal, includes};
 pub struct AdoptOptions<'a> {
     /// The directory to work in; the task's own directory by default.
     pub directory: Option<&'a Path>,
-    /// True to continue although the files are not those that the task was working on.
+    /// True to continue even if the files differ from those that the task was working on.
     pub accepts_files: bool,
 }
 
@@ -86,7 +86,7 @@ impl Adoption<'_> {
         if held.is_some() && includes(self.ledger, self.lease)? {
             return Ok(adopted);
         }
-        // The machine that had the lease may have written since the first reading.
+        // The machine that had the lease may have written since the first read.
         let read_again;
         let records = match list_entries(read).any(|entry| entry == self.last()) {
             true => read,

@@ -147,8 +147,8 @@ impl Journal {
     }
 }
 
-/// If another machine has taken over the task, keeps the steps that it does not know in a separate
-/// session.
+/// If another machine has taken over the task, creates a separate session that keeps the steps that
+/// only this machine has.
 fn keep_own_steps(
     error: TaskError,
     ledger: &mut Ledger,

@@ -93,7 +93,7 @@ impl Ledger {
             match read_version(connection)? {
                 None => return Ok(None),
                 Some(triggers::VERSION) => {}
-                // The outbox of another version will be created again: everything is shipped again.
+                // An outbox of another version will be created again, and everything shipped again.
                 Some(_) => {
                     let sql =
                         "SELECT (SELECT count(*) FROM sessions) + (SELECT count(*) FROM messages)";

@@ -136,7 +136,7 @@ pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Lists the marks of deleted sessions and tasks, oldest first. Returns none if there is no outbox.
+/// Lists the marks of deleted sessions and tasks, oldest first. Lists none if there is no outbox.
 fn list_deleted(connection: &Connection) -> rusqlite::Result<Vec<(i64, String)>> {
     if !connection.table_exists(None, "outbox")? {
         return Ok(Vec::new());

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_not_utf8_is_found_by_the_name_that_is_shown() {
+    fn a_name_that_is_not_utf8_is_found_by_its_displayed_form() {
         let (_scratch, root) = scratch();
         let name = OsStr::from_bytes(b"caf\xe9");
         fs::create_dir(root.join(name)).unwrap();
