@@ -24,8 +24,8 @@ const SUMMARY_TOKENS: u64 = 4_096;
 struct Cut {
     /// The first message that is kept.
     first_kept: usize,
-    /// The prompt of the open turn, if it comes before that message. It is also kept, because the
-    /// turn continues.
+    /// The prompt of the open turn, if the prompt comes before that message. The prompt is also
+    /// kept, because the turn continues.
     prompt: Option<usize>,
 }
 

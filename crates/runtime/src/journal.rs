@@ -56,7 +56,7 @@ impl Journal {
         Journal { opened, ledger: Some(ledger), lease, last_seq, snapshot_seq, shared: None }
     }
 
-    /// Shares the journal with other machines from now on. Begins with the whole task.
+    /// Shares the journal with other machines from now on. First, writes the whole task.
     pub(crate) fn share(&mut self, mut shared: SharedTask, state: &State) -> Result<(), TaskError> {
         shared.write_base(self.ledger()?, state)?;
         self.shared = Some(shared);

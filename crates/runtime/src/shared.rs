@@ -1,9 +1,9 @@
 //! The journal that several machines share.
 //!
 //! A step is first appended to the ledger of this machine, and then to the shared journal. It counts
-//! only after both: until then, the task goes no further. So no machine can continue the task from a
-//! state that this machine has already left, and no machine takes a step whose announcement could
-//! still be refused.
+//! only once both have it; until then, the task does not continue. So no machine can continue the
+//! task from a state that this machine has already left, and no machine takes a step whose
+//! announcement could still be refused.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

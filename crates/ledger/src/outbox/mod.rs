@@ -47,7 +47,7 @@ impl Kind {
     }
 }
 
-/// The number of rows from before the outbox that [`Ledger::read_batch`] marks at a time. Other
+/// The number of rows older than the outbox that [`Ledger::read_batch`] marks at a time. Other
 /// writers have to wait for this.
 const MARKED_AT_ONCE: usize = 4096;
 

@@ -56,7 +56,7 @@ fn ended(call: &str, is_error: bool) -> Entry {
 }
 
 /// Applies requests that all end in the same way, until the next step is something other than a
-/// request. Returns their number and that step.
+/// request. Returns the number of requests and that step.
 fn repeat(entry: &Entry, circumstances: Circumstances) -> (u32, Step) {
     let mut state = fold(&[prompted()]);
     for count in 0.. {

@@ -43,8 +43,8 @@ pub(super) fn resolve_path(
     Ok(normalize(&canonicalize_existing(&path)))
 }
 
-/// Finds the actual path that is shown to the model as this path. A name that is not UTF-8 is shown
-/// with replacement characters.
+/// Finds the actual path for a path as the model sees it. A name that is not UTF-8 is shown to the
+/// model with replacement characters.
 fn find_shown_path(path: &Path) -> PathBuf {
     let mut found = PathBuf::new();
     for component in path.components() {
