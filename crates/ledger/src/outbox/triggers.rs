@@ -159,9 +159,8 @@ pub(super) fn drop_all(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch("DROP TABLE IF EXISTS outbox; DROP TABLE IF EXISTS outbox_state")
 }
 
-/// Marks all rows of the older sessions after `marked`, until at least `least` rows are marked. Returns
-/// the key of the last session whose rows are marked, or `None` if no session was
-/// left.
+/// Marks all rows of the older sessions after `marked`, until at least `least` rows are marked.
+/// Returns the key of the last session whose rows are marked, or `None` if no session was left.
 pub(super) fn mark_sessions(
     connection: &Connection,
     marked: i64,
