@@ -27,7 +27,7 @@ const INSERT_EFFECT: &str = "
 pub enum Moment<'a> {
     /// The start of a call.
     Start(CallId<'a>),
-    /// A point between the starts of two calls; `None` for a call that is not known.
+    /// A point between the starts of two calls; `None` for an unknown call.
     Between(Option<CallId<'a>>, Option<CallId<'a>>),
 }
 

@@ -99,8 +99,8 @@ impl Ledger {
     }
 }
 
-/// Gives a session without a title the title from its record, or the next title in the series if
-/// that title is taken. Ignores an empty title, because it is no reason to refuse the session.
+/// Sets the title of a session that has none. If the title is taken, uses the next title in its
+/// series. Ignores an empty title, because it is no reason to refuse the session.
 pub(crate) fn adopt_title(
     connection: &Connection,
     key: i64,

@@ -40,8 +40,8 @@ impl Conversation {
         Ok(Conversation { mark, ..Conversation::default() })
     }
 
-    /// Reads the messages, unless they are known. Returns true if another process, such as a
-    /// rollback, has changed the conversation since its state was noted.
+    /// Reads the messages unless the current ones have already been read. Returns true if another
+    /// process, such as a rollback, has changed the conversation since its state was noted.
     pub(crate) fn refresh(&mut self, ledger: &Ledger, session: &str) -> Result<bool, LedgerError> {
         let mark = ledger.conversation_mark(session)?;
         let is_current =
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_passage_is_kept_even_if_it_begins_like_the_end() {
+    fn a_new_passage_is_kept_even_if_it_begins_like_the_end_of_the_answer() {
         assert_eq!(trim("a list: one, two, o", &["one more"]), "one more");
         assert_eq!(trim("…aaa", &["aab"]), "aab");
         assert_eq!(trim("", &["x"]), "x");

@@ -56,7 +56,7 @@ impl Journal {
         Journal { opened, ledger: Some(ledger), lease, last_seq, snapshot_seq, shared: None }
     }
 
-    /// Shares the journal with other machines from now on. Begins with the whole task.
+    /// Shares the journal with other machines from now on. First, writes the whole task.
     pub(crate) fn share(&mut self, mut shared: SharedTask, state: &State) -> Result<(), TaskError> {
         shared.write_base(self.ledger()?, state)?;
         self.shared = Some(shared);
@@ -147,8 +147,8 @@ impl Journal {
     }
 }
 
-/// If another machine has taken over the task, keeps the steps that it does not know in a separate
-/// session.
+/// If another machine has taken over the task, creates a separate session that keeps the steps that
+/// only this machine has.
 fn keep_own_steps(
     error: TaskError,
     ledger: &mut Ledger,

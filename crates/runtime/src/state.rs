@@ -27,7 +27,7 @@ const MAX_REPEATED_ERRORS: u32 = 3;
 /// unknown tools, before the user is asked.
 const MAX_UNUSABLE_REPLIES: u32 = 5;
 
-/// The name of the tool that lets a subagent work on a task of its own.
+/// The name of the tool with which the model delegates work to a subagent.
 pub const SUBAGENT: &str = "subagent";
 
 /// The text that the model reads if a subagent was working on another machine.
@@ -53,7 +53,7 @@ pub struct State {
     /// The files whose content the model knows.
     #[serde(with = "known_file_list")]
     pub known_files: KnownFiles,
-    /// The beginnings of calls that the user allowed for the rest of the task.
+    /// Prefixes of calls that the user allowed for the rest of the task.
     pub allowed: BTreeSet<String>,
     /// The model's report on the goal, in the last turn.
     pub goal_report: Option<GoalReport>,

@@ -70,7 +70,7 @@ impl Task {
         &self.state
     }
 
-    /// Returns the switch that stops the running turn.
+    /// Returns the [`Cancel`] that stops the running turn.
     pub fn cancel(&self) -> &Cancel {
         &self.cancel
     }

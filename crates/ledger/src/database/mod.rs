@@ -59,7 +59,7 @@ pub(crate) struct Database {
 /// Optional guarantees for writes.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Care {
-    /// True if every commit is on disk before it returns, except for work that can be repeated.
+    /// True if every write is on disk before it returns, except for work that can be repeated.
     syncs: bool,
     /// True if deleted rows are overwritten in the file.
     erases: bool,
@@ -142,8 +142,8 @@ impl Database {
         self.wait = wait;
     }
 
-    /// If `limited` is true, all further waiting together may take no longer than a single write
-    /// may wait. If it is false, there is no such limit any more.
+    /// If `limited` is true, limits the sum of all further waits to the time that one write may
+    /// wait. Otherwise, removes this limit.
     pub(crate) fn limit_waiting(&mut self, limited: bool) {
         self.limit = limited.then(|| Instant::now() + self.wait);
     }

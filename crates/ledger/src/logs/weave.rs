@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_of_a_hook_is_recognized_in_the_log() {
+    fn a_prompt_that_a_hook_reported_is_recognized_in_the_log() {
         let places = weave(
             &stored_prompts(&[(10, "fix it")]),
             &log_entries(&[(9, ">fix it"), (12, "done")]),
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_words_at_another_time_are_another_prompt() {
+    fn the_same_words_at_a_different_time_are_a_different_prompt() {
         let hooks = stored_prompts(&[(10_000, "go on")]);
         let places = weave(&hooks, &log_entries(&[(10, ">go on"), (9_999, ">go on")]));
         assert_eq!(places, [In(0), Here(0, Some(1))]);

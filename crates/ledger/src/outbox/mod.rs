@@ -47,7 +47,7 @@ impl Kind {
     }
 }
 
-/// The number of rows from before the outbox that [`Ledger::read_batch`] marks at a time. Other
+/// The number of rows older than the outbox that [`Ledger::read_batch`] marks at a time. Other
 /// writers have to wait for this.
 const MARKED_AT_ONCE: usize = 4096;
 
@@ -93,7 +93,7 @@ impl Ledger {
             match read_version(connection)? {
                 None => return Ok(None),
                 Some(triggers::VERSION) => {}
-                // The outbox of another version will be created again: everything is shipped again.
+                // An outbox of another version will be created again, and everything shipped again.
                 Some(_) => {
                     let sql =
                         "SELECT (SELECT count(*) FROM sessions) + (SELECT count(*) FROM messages)";

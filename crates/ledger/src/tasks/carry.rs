@@ -80,7 +80,8 @@ impl Ledger {
     }
 
     /// Takes over a task from another machine, with its sessions and goals, to continue it in
-    /// `workspace`. If the ledger already has the task, it must have an earlier state of it.
+    /// `workspace`. If the ledger already has the task, that copy must be an earlier state of the
+    /// same history.
     pub fn adopt_task(
         &mut self,
         id: &str,

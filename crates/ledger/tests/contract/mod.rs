@@ -1,6 +1,6 @@
 //! The contract that both the ledger and the fleet's database fulfil when they answer queries.
 //!
-//! All writes go to the ledger. A fleet offers no other operations than these: it lists sessions,
+//! All writes go to the ledger. A fleet offers only three operations: it lists sessions,
 //! searches messages and adds up usage. Reading a whole session, resolving the beginning of an id,
 //! suggestions for misspelled words, rewinding, forking, titles, tasks and threads are operations of
 //! the ledger alone.

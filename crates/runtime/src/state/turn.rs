@@ -113,8 +113,7 @@ impl TurnState {
         self.calls[index].call.name == SUBAGENT
     }
 
-    /// Lists the calls for subagents, except those that have ended. The other calls wait until
-    /// these have ended.
+    /// Lists the calls for subagents that have not ended. All other calls wait for them.
     pub(super) fn list_delegated(&self) -> Vec<usize> {
         let open = |index: &usize| {
             let progress = &self.calls[*index].progress;
