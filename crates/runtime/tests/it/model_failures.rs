@@ -48,7 +48,7 @@ fn each_status_is_classified() {
 }
 
 #[test]
-fn an_error_inside_a_stream_keeps_the_text_before_it() {
+fn text_that_arrives_before_an_error_in_the_stream_is_kept() {
     let cases = [
         ("overloaded_error", FailureKind::Overloaded),
         ("server_error", FailureKind::Server),

@@ -204,8 +204,7 @@ impl Restore<'_> {
             for result in results {
                 match result {
                     Ok(file) => staged.extend(file),
-                    // The other files are still tried, so that all paths that fail are reported
-                    // together.
+                    // All results are examined, so that all paths that fail are reported together.
                     Err(failure) => failures.push(failure),
                 }
             }

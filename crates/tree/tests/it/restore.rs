@@ -306,7 +306,7 @@ fn a_path_that_cannot_be_captured_blocks_the_plan() {
 }
 
 #[test]
-fn many_files_in_the_way_block_no_plan() {
+fn a_plan_is_not_blocked_by_the_number_of_files_in_the_way() {
     let mut scratch = Scratch::new();
     scratch.rules.max_files = 20;
     scratch.write("thing", "a file");
