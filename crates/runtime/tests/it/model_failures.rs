@@ -145,7 +145,7 @@ fn a_server_that_is_not_a_model_server_is_reported() {
 }
 
 #[test]
-fn an_error_in_the_body_counts_despite_a_good_status() {
+fn an_error_in_the_body_counts_even_if_the_status_is_200() {
     let body = json!({ "error": { "message": "no credits", "code": 402 } }).to_string();
     for kind in APIS {
         let outcome = ask_scripted(kind, Reply::fault(Fault::response(200, body.clone())));

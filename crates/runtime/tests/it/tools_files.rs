@@ -361,7 +361,7 @@ fn files_that_a_killed_write_left_behind_are_removed() {
 }
 
 #[test]
-fn two_calls_do_not_write_the_same_file_at_once() {
+fn two_calls_do_not_write_the_same_file_at_the_same_time() {
     let mut bench = Workbench::new();
     let other = fs::File::create(staged_path(&bench.at("a"))).unwrap();
     other.lock().unwrap();

@@ -149,7 +149,7 @@ fn a_call_with_effects_waits_for_the_user() {
     let front = Recorder::default();
     assert_eq!(task.prompt("publish it", &front).unwrap(), Pause::Waiting);
     drop(task);
-    // Another process continues the turn at the question.
+    // Another process continues the turn, beginning with the question.
     let mut task = Task::resume(agent(scratch.base(), &server.url()), "takeback:t1", "x").unwrap();
     assert!(task.is_interrupted());
     let front = Recorder::answering(Answer::Deny("not today".into()));

@@ -88,7 +88,7 @@ fn a_store_without_pins_becomes_empty() {
 }
 
 #[test]
-fn histories_become_deltas_of_limited_depth() {
+fn older_states_are_stored_as_deltas_of_limited_depth() {
     let bench = Bench::new();
     let mut files = Files::from([(b"other".to_vec(), file("o"))]);
     let mut pins = BTreeMap::new();

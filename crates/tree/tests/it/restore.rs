@@ -128,7 +128,7 @@ fn an_empty_tree_can_be_restored() {
 }
 
 #[test]
-fn guarded_files_are_restored_only_by_name() {
+fn guarded_files_are_restored_only_if_they_are_named() {
     let scratch = Scratch::new();
     scratch.write(".gitignore", ".env\n*.db\n");
     scratch.write(".env", "KEY=1");
