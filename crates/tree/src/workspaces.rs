@@ -166,8 +166,8 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the path of a file with a pin number. No forgotten workspace has assigned this number
-    /// or a higher one.
+    /// Returns the path of a file with a pin number. No forgotten workspace has assigned this
+    /// number or a higher one.
     pub(crate) fn highest_seq(&self) -> PathBuf {
         self.directory().join("seq")
     }
