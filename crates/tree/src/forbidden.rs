@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn roots_are_refused_through_links_and_before_they_exist() {
+    fn forbidden_roots_are_refused_even_through_links_and_before_they_exist() {
         let scratch = tempfile::tempdir().unwrap();
         let base = fs::canonicalize(scratch.path()).unwrap();
         fs::create_dir_all(base.join("real/user")).unwrap();

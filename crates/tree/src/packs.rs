@@ -54,7 +54,7 @@ struct Pooled<T> {
 }
 
 impl<T> Pooled<T> {
-    /// Returns the opened file if it had these stats.
+    /// Returns the opened file if it had these stats when it was opened.
     fn get(&self, stats: &[Stat; 2]) -> Option<Arc<T>> {
         (self.stats == *stats).then(|| self.opened.clone())
     }

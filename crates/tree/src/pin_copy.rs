@@ -115,8 +115,8 @@ impl Store {
         absent
     }
 
-    /// Makes the next lookup list the packs again, and find those that the caller or another
-    /// process has put into the directory of packs.
+    /// Makes the next lookup list the packs again, so that it also finds the packs that the caller
+    /// or another process has put into the directory of packs.
     pub fn reload_packs(&self) {
         self.forget_packs();
     }

@@ -82,8 +82,8 @@ impl Store {
         for name in &damaged {
             self.quarantine_pack(name)?;
         }
-        // Captures must not rely on lost objects. In a new generation, they notice the loss, and
-        // those files that still exist are stored again.
+        // Captures must not rely on lost objects. In a new generation, they notice the loss and
+        // store a new copy of each file that still exists.
         if !examination.lost.is_empty() {
             self.bump_generation()?;
         }

@@ -71,7 +71,7 @@ impl Store {
 
     /// Makes the next scrub begin with a pack that is known to be damaged.
     pub(crate) fn scrub_next(&self, pack: &str) {
-        // If this fails, a later scrub finds the damage in its turn.
+        // If this fails, a later scrub finds the damage when it reaches the pack.
         let _ = self.write_bookmark(&Bookmark { pack: pack.to_owned(), offset: 0 });
     }
 

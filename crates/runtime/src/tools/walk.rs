@@ -1,4 +1,4 @@
-//! Walking through the files that git would show, in a fixed order.
+//! Walking through the files that git does not ignore, in a fixed order.
 
 use std::path::Path;
 

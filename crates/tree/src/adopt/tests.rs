@@ -362,7 +362,7 @@ fn a_very_deep_tree_is_adopted() {
 }
 
 #[test]
-fn formats_that_cannot_be_read_are_refused() {
+fn repositories_in_unreadable_formats_are_refused() {
     let bench = Bench::new();
     let at = |name: &str| bench.store.directory().with_file_name(name);
     let beside = Repository { directory: bench.store.directory().parent().unwrap().to_owned() };
@@ -440,10 +440,10 @@ fn pin_states(store: &Store, path: &Path, messages: &[&str]) {
 }
 
 const KILL_TEST: &str =
-    "adopt::tests::an_adoption_that_was_killed_anywhere_is_completed_by_the_next_one";
+    "adopt::tests::an_adoption_that_was_killed_at_any_point_is_completed_by_the_next_one";
 
 #[test]
-fn an_adoption_that_was_killed_anywhere_is_completed_by_the_next_one() {
+fn an_adoption_that_was_killed_at_any_point_is_completed_by_the_next_one() {
     if child(adopt_missing_states) {
         return;
     }

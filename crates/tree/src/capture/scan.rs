@@ -318,8 +318,9 @@ impl<'a> Scanner<'a> {
         Some(ScannedDirectory::Listed(DirectoryListing { path, stat: entry.stat, children }))
     }
 
-    /// Lists a directory in another thread: immediately or, without a scope, once the known
-    /// directories have been scanned. Returns the index of its result in [`ScanResults::new`].
+    /// Lists a directory in another thread: immediately if there is a `scope`, and otherwise once
+    /// the known directories have been scanned. Returns the index of its result in
+    /// [`ScanResults::new`].
     fn spawn_listing<'s>(
         &'s self,
         scope: Option<&rayon::Scope<'s>>,

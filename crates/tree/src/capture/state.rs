@@ -85,7 +85,7 @@ struct ReadBackLimit {
 
 /// The limit for the paths that the caller names.
 const NAMED: ReadBackLimit = ReadBackLimit { objects: 64, size: 4 << 20 };
-/// The limit for the sample. It costs a fraction of a millisecond.
+/// The limit for the sample. Reading the sample takes a fraction of a millisecond.
 const SAMPLE: ReadBackLimit = ReadBackLimit { objects: 8, size: 32 << 10 };
 
 /// The approximate number of bytes that an entry takes up in a tree.
@@ -146,9 +146,9 @@ fn distrust_damaged(
 /// The limit for the trees of directories that are about to change.
 const OLD_TREES: ReadBackLimit = ReadBackLimit { objects: 64, size: 256 << 10 };
 
-/// Reads the stored trees of the directories in which a scan has work to do, and of those above
-/// them. Returns the entries of damaged ones. After the scan, these trees could no longer be
-/// rebuilt, although earlier states may need them.
+/// Reads the stored trees of the directories in which a scan has work to do, and of the directories
+/// above them. Returns the indexes of the entries whose trees are damaged. After the scan, these
+/// trees could no longer be rebuilt, although earlier states may need them.
 pub(crate) fn find_damaged_trees(
     known: &mut KnownState,
     tasks: &[DirectoryTask],

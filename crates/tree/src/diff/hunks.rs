@@ -20,7 +20,7 @@ pub struct Hunk {
 /// milliseconds.
 const SMALL: usize = 10_000;
 
-/// The number of occurrences at which a line counts as frequent. This matters only in contents that
+/// A line that occurs at least this often counts as frequent. This matters only in contents that
 /// are not small.
 const FREQUENT: usize = 64;
 

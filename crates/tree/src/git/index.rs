@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_index_tracks_nothing_and_has_no_copy() {
+    fn a_damaged_index_tracks_nothing_and_cannot_be_copied() {
         let scratch = GitScratch::new();
         let mut signed = b"DIRC\0\0\0\x02\0\0\0\x09".to_vec();
         signed.extend_from_slice(&Sha1::digest(&signed));
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_split_index_has_no_copy() {
+    fn a_split_index_cannot_be_copied() {
         let scratch = GitScratch::new();
         scratch.write("a", "a");
         scratch.git(&["add", "a"]);

@@ -204,8 +204,7 @@ impl Restore<'_> {
             for result in results {
                 match result {
                     Ok(file) => staged.extend(file),
-                    // The other files are still tried, so that all paths that fail are reported
-                    // together.
+                    // All results are examined, so that all paths that fail are reported together.
                     Err(failure) => failures.push(failure),
                 }
             }
@@ -542,8 +541,8 @@ impl Restore<'_> {
 
     pub(super) fn unlink_if_exists(&self, path: &RelPath) -> io::Result<()> {
         let Some((directory, name)) = self.open_parent(path)? else { return Ok(()) };
-        // Removing may fail in a directory that is not writable, even if there is nothing to
-        // remove.
+        // In a directory that is not writable, the call that removes a file may fail even if there
+        // is no such file.
         if matches!(beneath::stat_at(&directory, &name), Err(error) if error.kind() == io::ErrorKind::NotFound)
         {
             return Ok(());

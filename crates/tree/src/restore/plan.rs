@@ -151,7 +151,7 @@ impl<'a> Planner<'a, '_> {
         Ok(differences)
     }
 
-    /// Drops the differences at skipped paths, and those that depend on them.
+    /// Drops the differences at skipped paths, and those that cannot be applied without them.
     fn drop_skipped(&self, differences: &mut Vec<Difference>) -> Result<(), PlanError> {
         // A directory can be replaced only together with everything in it.
         let held = find_swaps(differences)

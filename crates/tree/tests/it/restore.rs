@@ -128,7 +128,7 @@ fn an_empty_tree_can_be_restored() {
 }
 
 #[test]
-fn guarded_files_are_restored_only_by_name() {
+fn guarded_files_are_restored_only_if_they_are_named() {
     let scratch = Scratch::new();
     scratch.write(".gitignore", ".env\n*.db\n");
     scratch.write(".env", "KEY=1");
@@ -306,7 +306,7 @@ fn a_path_that_cannot_be_captured_blocks_the_plan() {
 }
 
 #[test]
-fn many_files_in_the_way_block_no_plan() {
+fn a_plan_is_not_blocked_by_the_number_of_files_in_the_way() {
     let mut scratch = Scratch::new();
     scratch.rules.max_files = 20;
     scratch.write("thing", "a file");

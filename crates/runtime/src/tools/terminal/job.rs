@@ -182,7 +182,7 @@ impl Job {
         }
     }
 
-    /// Waits until there is something to show, or until the wait is over.
+    /// Waits until there is something to show, or until there is a reason to stop waiting.
     fn wait_for_change(&self, deadline: Instant) -> (String, Option<Waited>) {
         let mut state = self.lock();
         loop {

@@ -194,12 +194,12 @@ fn subagents_killed_at_random_times_have_the_same_outcome() {
 }
 
 #[test]
-fn a_goal_killed_at_random_is_still_reached() {
+fn a_goal_is_reached_even_if_its_process_is_killed_at_random() {
     kill_at_random("goal");
 }
 
 #[test]
-fn a_goal_killed_at_random_spends_the_same_budget() {
+fn a_goal_spends_the_same_budget_even_if_its_process_is_killed_at_random() {
     kill_at_random("budget");
 }
 

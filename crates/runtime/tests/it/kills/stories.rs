@@ -14,8 +14,8 @@ use crate::support::Scratch;
 pub(super) struct Story {
     pub(super) name: &'static str,
     pub(super) prompts: &'static [&'static str],
-    /// The budget of the goal, if the story has one. In that case, its only prompt is the
-    /// objective.
+    /// The budget of the goal, if the story has a goal. In that case, the goal's objective is the
+    /// only prompt.
     pub(super) budget: Option<Budget>,
     /// The context window of the model, in tokens.
     pub(super) window: u64,
