@@ -56,7 +56,7 @@ pub struct Record {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollback: Option<RollbackRecord>,
     /// The rollback that a safety checkpoint was taken for, until that rollback is complete. If the
-    /// rollback fails, the checkpoint can remain although no rollback was made.
+    /// rollback fails, the checkpoint may remain even though no rollback was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<RollbackRecord>,
     /// For an imported checkpoint, its commit in the other program's repository.
