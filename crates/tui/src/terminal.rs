@@ -125,12 +125,12 @@ fn watch_terminal(end: Arc<AtomicBool>) -> io::Result<()> {
     if !io::stdin().is_terminal() {
         return Ok(());
     }
-    // An input on which nothing ever arrives, not even its end.
+    // An input that never receives data and never ends.
     let (silent, other_end) = UnixStream::pair()?;
     silent.set_nonblocking(true)?;
     let watch = move || {
         let stdin = io::stdin();
-        // `poll` reports that the terminal was closed, although no event was requested.
+        // `poll` reports that the terminal was closed, even if no event is requested.
         let mut watched = [PollFd::new(&stdin, PollFlags::empty())];
         while watched[0].revents().is_empty() {
             let _ = poll(&mut watched, None);
@@ -170,7 +170,7 @@ fn restore() {
     let _ = disable_raw_mode();
 }
 
-/// Takes over the terminal. Makes the terminal mark pasted text. If pasted text arrived as keys, it
+/// Takes over the terminal, and makes it mark pasted text. Unmarked text would arrive as keys, and
 /// could answer questions.
 fn enter() -> io::Result<()> {
     enable_raw_mode()?;
@@ -249,7 +249,7 @@ impl Shown {
     }
 
     fn draw(&mut self) -> io::Result<()> {
-        // The terminal's size may already have changed, which the model learns only later.
+        // The terminal's size may already have changed. The model learns of that only later.
         let (columns, rows) = self.model.size;
         let mut drawn = Buffer::empty(Rect::new(0, 0, columns, rows));
         draw(&self.model, self.theme, &mut drawn);

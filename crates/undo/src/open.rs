@@ -76,8 +76,8 @@ pub struct OpenOptions {
 }
 
 impl OpenOptions {
-    /// The options for a program that keeps its checkpoints and sessions in a home of its own, and
-    /// reports the end of each of its calls.
+    /// Creates options for a program that keeps its checkpoints and sessions in a home of its own,
+    /// and reports the end of each of its calls.
     pub fn new(home: PathBuf) -> OpenOptions {
         OpenOptions {
             forbidden: ForbiddenRoots::new(None, Vec::new(), Some(home.clone())),
@@ -363,8 +363,9 @@ impl Opened {
         Ok(LedgerGuard(guard))
     }
 
-    /// Returns another connection to the ledger, or creates the ledger. Everything written through
-    /// it is on disk before the write returns. A connection that was given back is used again.
+    /// Returns another connection to the ledger. Creates the ledger if it does not exist.
+    /// Everything written through the connection is on disk before the write returns. A connection
+    /// that was given back is reused.
     pub fn durable_ledger(&self) -> Result<Ledger, OpenError> {
         if let Some(mut ledger) = self.lock_durable_ledger().take() {
             ledger.refresh();

@@ -8,7 +8,7 @@ use serde_json::Value;
 /// The line with which a patch begins.
 const BEGIN: &str = "*** Begin Patch";
 
-/// The beginnings of the lines that name a file.
+/// The prefixes of the lines that name a file.
 const FILE_MARKS: [&str; 4] =
     ["*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: "];
 

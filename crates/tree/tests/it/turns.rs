@@ -1,5 +1,5 @@
-//! Processes that take turns. Each of them keeps states and packs in memory, and has to notice what
-//! the other one has changed.
+//! Processes that take turns. Each keeps states and packs in memory, and has to notice the changes
+//! that the others make.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -64,8 +64,8 @@ fn a_kept_state_is_not_mixed_with_the_cache_of_another_process() {
     scratch.fsck();
 }
 
-/// The process that captures has the objects in a kept state and in open packs, but another process
-/// has removed them from the store.
+/// The capturing process still has the objects in a kept state and in open packs, but another
+/// process has removed them from the store.
 #[test]
 fn objects_that_another_process_has_removed_are_stored_again() {
     let changes: [(&str, StoreChange); 5] = [

@@ -116,7 +116,7 @@ impl List {
         self.paths = paths;
     }
 
-    /// Finds the agent whose later turn changed a path.
+    /// Finds the agent that changed a path in a later turn.
     pub(crate) fn find_later_agent<'t>(
         &self,
         timeline: &'t Timeline,
@@ -212,7 +212,7 @@ impl List {
         matches!(self.lines.get(line), Some(ListLine::Entry(_) | ListLine::Step(..)))
     }
 
-    /// Moves the selection from a heading to the next entry in a direction.
+    /// Moves the selection from a heading to the next entry in the given direction.
     fn settle(&mut self, step: isize) {
         while self.at < self.lines.len() && !self.is_selectable(self.at) {
             match self.at.checked_add_signed(step) {

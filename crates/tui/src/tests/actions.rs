@@ -71,7 +71,7 @@ fn only_chosen_files_are_restored() {
 }
 
 #[test]
-fn files_that_the_user_has_edited_since_then_are_marked_and_undo_is_offered() {
+fn files_that_the_user_has_edited_since_the_turn_are_marked_and_undo_is_offered() {
     let mut player = Player::with_story(140, 24);
     player.write("CHANGES.md", "- one\n- two\n- mine\n");
     player.open();
@@ -82,7 +82,7 @@ fn files_that_the_user_has_edited_since_then_are_marked_and_undo_is_offered() {
 }
 
 #[test]
-fn files_that_another_agent_has_changed_since_then_are_marked_with_its_name() {
+fn files_that_another_agent_has_changed_since_the_turn_are_marked_with_its_name() {
     let mut player = Player::with_story(140, 24);
     player.play_turn("codex:b2", "more", &[("src/cart.py", "nothing\n")]);
     player.open();
@@ -119,7 +119,7 @@ fn conflicts_are_decided_per_file_with_three_versions() {
 }
 
 #[test]
-fn a_plan_that_is_outdated_is_not_applied() {
+fn an_outdated_plan_is_not_applied() {
     let mut player = Player::with_story(100, 24);
     player.press("\n");
     player.play_turn("claude:a1", "meanwhile", &[("new", "1")]);

@@ -21,7 +21,7 @@ use crate::theme::{Ink, Theme};
 /// The maximum number of paths that a plan lists.
 const PATHS: usize = 10;
 
-/// The maximum number of lines that are shown of each version of a file.
+/// The maximum number of lines shown for each version of a file.
 const VERSION_LINES: usize = 7;
 
 /// Draws the question of whether to carry out a plan.

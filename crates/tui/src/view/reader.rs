@@ -34,7 +34,7 @@ pub(super) fn draw(model: &Model, reader: &Reader, theme: Theme, buffer: &mut Bu
     draw_foot(model, reader, theme, layout.foot, buffer);
 }
 
-/// The first line: the words to search for, and the number of results.
+/// Draws the first line: the words to search for, and the number of results.
 fn draw_head(reader: &Reader, theme: Theme, area: Rect, buffer: &mut Buffer) {
     let width = usize::from(area.width);
     let number = match (&reader.found, reader.words.is_empty()) {

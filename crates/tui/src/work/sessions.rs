@@ -16,7 +16,7 @@ const MAX_FOUND: usize = 300;
 const MAX_MESSAGES: usize = 3_000;
 
 impl Work {
-    /// Lists the latest sessions, or finds the messages with these words.
+    /// Finds the messages that contain these words. Without words, lists the latest sessions.
     pub(super) fn find_sessions(
         &self,
         opened: &Opened,

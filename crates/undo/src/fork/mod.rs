@@ -94,8 +94,8 @@ pub enum ForkPoint {
 pub enum SessionPoint {
     /// The end of the last turn that has not been taken back.
     LastTurn,
-    /// The end of the turn with this number: its last message, and the files after the last of its
-    /// calls that may have changed files.
+    /// The end of the turn with this number: its last message, and the files as they were after the
+    /// turn's last call that may have changed files.
     Turn(i64),
     /// A checkpoint of the session's workspace, given by its row number, step, name or id.
     Checkpoint(String),

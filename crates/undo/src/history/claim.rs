@@ -10,7 +10,7 @@ pub(crate) enum Claim {
     /// The call names the files it changes, and the path is not among them.
     None,
     /// The call's script is known to write only other files, or the call names other files but its
-    /// tool may change more than these files.
+    /// tool may also change files that the call does not name.
     Unlikely,
     /// The call may change anything.
     Any,
@@ -47,7 +47,7 @@ impl Doubt {
     }
 }
 
-/// Words in the names of tools that change exactly the files they name.
+/// Words in the names of editing tools. A call to such a tool changes only the files that it names.
 const EDITING_WORDS: [&str; 10] =
     ["edit", "write", "patch", "replace", "create", "insert", "delete", "remove", "move", "rename"];
 
@@ -69,7 +69,7 @@ pub(crate) fn find_claim(call: &CallRef, path: &RelPath, is_directory: bool) -> 
     }
 }
 
-/// Returns true if a tool with this name changes exactly the files that it names.
+/// Returns true if a call to a tool with this name changes only the files that the call names.
 fn is_editing_tool(tool: &str) -> bool {
     let tool = tool.to_ascii_lowercase();
     EDITING_WORDS.iter().any(|word| tool.contains(word))

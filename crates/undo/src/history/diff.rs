@@ -44,8 +44,8 @@ pub fn compare_with_present(
     }
 }
 
-/// Compares the current state of the workspace that a directory belongs to with an earlier tree of
-/// that workspace.
+/// Compares an earlier tree of a workspace with the current state. The workspace is the one that
+/// `directory` belongs to.
 pub fn compare_tree_with_present(
     opened: &Opened,
     directory: &Path,

@@ -117,7 +117,7 @@ impl History {
 /// Drops from a record all fields that are meaningless without its tree.
 fn reduce(record: Record) -> Record {
     let reduce_call = |call: CallRef| CallRef { writes: Vec::new(), ..call };
-    // The uncovered paths that the undo of a turn changed count as named.
+    // Uncovered paths count as named if the undo of a turn changed them.
     let is_undo = record.rollback.as_ref().is_some_and(|done| done.action == Action::UndoTurn);
     Record {
         reason: String::new(),

@@ -21,7 +21,7 @@ pub(super) struct Start {
     /// The number of the checkpoint that holds this state, if the workspace has changed since that
     /// checkpoint.
     pub(super) known: Option<u64>,
-    /// The present state, if it differs.
+    /// The present state, if it differs from `capture`.
     present: Option<Capture>,
 }
 
@@ -97,8 +97,8 @@ fn find_newest(workspace: &Workspace<'_>) -> Result<Option<(u64, Capture)>, Take
     Ok(Some((pin.name.seq, capture)))
 }
 
-/// Adds new facts about a call that was announced before. The call began when it was first
-/// announced.
+/// Updates an open call that is announced again. Its start stays the same: the call began when it
+/// was first announced.
 pub(super) fn update_open_call(
     call: &CallContext<'_>,
     path: &ProtectedPath,

@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_space_for_a_copy_a_file_is_linked() {
+    fn a_file_is_linked_if_there_is_no_space_for_a_copy() {
         let scratch = tempfile::tempdir().unwrap();
         let disk = scratch.path();
         let mount = ["-t", "tmpfs", "-o", "size=64k", "none"];

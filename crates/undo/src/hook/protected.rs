@@ -25,8 +25,8 @@ const MAX_OUTSIDE_PATHS: usize = 16;
 /// A directory outside any project is captured only if it has at most this many files.
 const MAX_OUTSIDE_FILES: u64 = 2_000;
 
-/// A directory outside any project that a call may delete or sweep is captured only if it has at
-/// most this many files.
+/// If a call may delete or sweep a directory outside any project, the directory is captured only if
+/// it has at most this many files.
 const MAX_DELETED_FILES: u64 = 20_000;
 
 /// If at least this many files in the same directory need protection, they are captured together.

@@ -69,7 +69,7 @@ pub enum ToolWork {
     /// The call runs a script in a shell. The analysis of the script determines the effect.
     Shell {
         script: String,
-        /// Files that the call names besides the script.
+        /// Files that the call names in addition to those in the script.
         paths: Vec<PathBuf>,
     },
     /// The call may change files.

@@ -308,8 +308,8 @@ impl Place<'_> {
         Ok(self.make_group(revived.identity_of(&workspace), goal, files, others, left))
     }
 
-    /// Plans to reverse the part of an earlier rollback that restored files in this directory or
-    /// file.
+    /// Plans to reverse the part of an earlier rollback that restored this file, or files in this
+    /// directory.
     fn plan_reversal(&self, reversed: Oid) -> Result<Option<Group>, RollbackError> {
         let part = self.history.all.iter().find_map(|safety| {
             let done = safety.record.rollback.as_ref()?;

@@ -3,9 +3,9 @@
 //!
 //! `plan` finds the goal (`turn`, `reversal`, `named_later`, `replaced`), compares the workspace
 //! with it, and adds what the user should know (`conversation`, `story`, `elsewhere`). `apply`
-//! takes a safety checkpoint, restores the files, and then does the rest: the index
-//! (`git_index`), the conversations (`follow`) and the notices. `recovery` finishes what a
-//! process that was killed has left open.
+//! takes a safety checkpoint, restores the files, and then does the rest: the index (`git_index`),
+//! the conversations (`follow`) and the notices. `recovery` finishes a rollback whose process was
+//! killed.
 
 mod apply;
 mod conversation;

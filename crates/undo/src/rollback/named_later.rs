@@ -29,7 +29,7 @@ pub(super) fn find_named_later(
     }
     let mut found: BTreeMap<RelPath, NewEntry> = BTreeMap::new();
     // Paths whose state is known, because a capture covered them or they did not exist then. The
-    // checkpoint's own call may create a file: its state is that it did not exist.
+    // paths that the checkpoint's own call named are among them.
     let mut settled: Vec<RelPath> = Vec::new();
     settled.extend(completely_captured(checkpoint, &uncovered));
     let later = history.all.iter().filter(|known| known.pin.name.seq > checkpoint.pin.name.seq);

@@ -40,7 +40,7 @@ pub fn notice_text(notices: &[Notice]) -> Option<String> {
     (!text.is_empty()).then(|| text.trim_end().to_owned())
 }
 
-/// Adds that the conversation continues in another directory.
+/// Tells the model that the conversation continues in another directory.
 fn push_fork(text: &mut String, workspace: &Path, from: &Path) {
     let (to, from) = (workspace.display(), from.display());
     push_line(

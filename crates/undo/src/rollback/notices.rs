@@ -55,7 +55,7 @@ pub struct Notice {
     pub is_rewound: bool,
     /// The files that were left unchanged.
     pub left: Vec<RelPath>,
-    /// The directory that the conversation was about before it was forked into the workspace.
+    /// The directory that the conversation worked in before it was forked into the workspace.
     pub forked_from: Option<PathBuf>,
 }
 

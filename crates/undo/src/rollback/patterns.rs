@@ -11,8 +11,7 @@ use super::plan::plan_files;
 use super::planned::Goal;
 use crate::Opened;
 
-/// The prefix with which the user marks a path as one that is not a pattern, whatever characters
-/// the path contains.
+/// The prefix that marks a path as literal: `*` and other special characters in it have no meaning.
 const LITERAL: &[u8] = b":(literal)";
 
 /// The paths that a request or a comparison is about.
@@ -29,7 +28,7 @@ const LITERAL: &[u8] = b":(literal)";
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChosenPaths {
-    /// Files, directories and patterns. All paths are meant if there are none.
+    /// Files, directories and patterns. If there are none, all paths are chosen.
     pub included: Vec<RelPath>,
     /// Files, directories and patterns that are left out.
     pub excluded: Vec<RelPath>,
@@ -42,17 +41,17 @@ impl From<Vec<RelPath>> for ChosenPaths {
 }
 
 impl ChosenPaths {
-    /// True if no path was given.
+    /// Returns true if no path was given.
     pub fn is_everything(&self) -> bool {
         self.included.is_empty() && self.excluded.is_empty()
     }
 
-    /// True if the paths are plain files and directories, without patterns or exclusions.
+    /// Returns true if the paths are plain files and directories, without patterns or exclusions.
     pub(crate) fn is_plain(&self) -> bool {
         self.excluded.is_empty() && !self.included.iter().any(RelPath::is_pattern)
     }
 
-    /// True if a path is meant: it is included, and not excluded.
+    /// Returns true if a path is chosen: it is included, and not excluded.
     pub fn contains(&self, path: &RelPath) -> bool {
         let fits = |chosen: &RelPath| path.starts_with(chosen) || path.matches(chosen);
         (self.included.is_empty() || self.included.iter().any(fits)) && !self.excludes(path)
@@ -88,8 +87,8 @@ pub fn literal_path(path: &Path) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(&bytes))
 }
 
-/// Splits the marks from the beginning of a path: `:(exclude,top)docs`, or `:!/docs` for short. A
-/// path with an unknown mark has none, so it is a path that begins with a colon.
+/// Splits the marks from the beginning of a path: `:(exclude,top)docs`, or `:!/docs` for short. If
+/// a mark is unknown, there are no marks: the path itself begins with a colon.
 pub(super) fn split_marks(typed: &Path) -> (Marks, &Path) {
     let found = typed.as_os_str().as_bytes().strip_prefix(b":").and_then(|rest| {
         match rest.strip_prefix(b"(") {

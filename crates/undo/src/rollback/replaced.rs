@@ -19,7 +19,7 @@ use crate::history::History;
 use crate::history::authorship::{NeighborCall, Node, PresentState, Segment, Timeline};
 use crate::history::record::Checkpoint;
 
-/// Finds the guarded files that a plan leaves unchanged although git replaced them during calls
+/// Finds the guarded files that a plan leaves unchanged even though git replaced them during calls
 /// that are taken back. Returns the edits that bring the replaced files back. `named` are the paths
 /// that are captured regardless of the rules, and `reporting` the agents that report the ends of
 /// their calls.

@@ -15,7 +15,8 @@ use super::read_only::programs::{base_name, why_may_change};
 use super::syntax::{Arg, Command, ListEntry, SimpleCommand, Word, WordPart};
 use super::{PlainCommand, ScriptContext};
 
-/// Builtins that change the meaning of later commands, besides those in `read_only::builtins`.
+/// Builtins that change the meaning of later commands, in addition to those in
+/// `read_only::builtins`.
 #[rustfmt::skip]
 const STATEFUL: &[&str] = &[
     ".", "bind", "builtin", "command", "complete", "enable", "eval", "exec", "fc", "hash", "let",

@@ -1,4 +1,4 @@
-//! The changes that a turn or rollback made itself, and those that others made meanwhile.
+//! The changes that a turn or rollback made itself, and those that others made in the meantime.
 
 use std::collections::{HashMap, HashSet};
 
@@ -76,7 +76,7 @@ pub fn list_others_changes(
 
 /// Lists the paths that changed in each row, by the id of the row's first checkpoint. The list is
 /// for finding rows, so it also contains the paths that others changed during a turn. Rows whose
-/// trees cannot be read are left out. The work ends early if `is_over` returns true.
+/// trees cannot be read are left out. Stops early if `is_over` returns true.
 pub fn list_changed_paths(
     store: &Store,
     history: &History,

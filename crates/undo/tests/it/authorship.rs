@@ -48,7 +48,7 @@ fn new_directories_above_a_named_file_count_as_created_by_the_call() {
 }
 
 #[test]
-fn files_that_an_unknown_tool_does_not_name_are_uncertain() {
+fn changes_to_files_that_an_unknown_tool_does_not_name_are_uncertain() {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");
     scratch.begin_turn("s", "generate");
@@ -169,7 +169,7 @@ fn a_change_to_a_file_that_is_open_in_an_editor_is_uncertain() {
 }
 
 #[test]
-fn a_change_to_a_path_that_a_script_is_known_to_write_is_certain_despite_another_session() {
+fn a_change_is_certain_despite_another_session_if_a_script_is_known_to_write_the_path() {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");
     scratch.write("b", "0\n");
@@ -329,7 +329,7 @@ fn a_call_ends_when_the_next_one_begins_if_its_agent_reports_no_ends() {
 }
 
 #[test]
-fn a_turn_that_never_ended_ends_when_the_next_one_begins() {
+fn a_turn_without_a_reported_end_ends_when_the_next_one_begins() {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");
     scratch.write("mine", "0\n");
@@ -507,7 +507,7 @@ fn a_change_during_a_run_is_uncertain_unless_the_command_names_the_file() {
 }
 
 #[test]
-fn changes_that_the_user_makes_while_a_tool_writes_only_known_files_count_as_the_users_own() {
+fn edits_during_a_call_that_writes_only_known_files_count_as_the_users_own() {
     let scratch = Scratch::new();
     std::fs::create_dir(scratch.project().join("sub")).unwrap();
     scratch.write("a", "0\n");

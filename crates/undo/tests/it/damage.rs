@@ -103,7 +103,7 @@ fn take_manual_checkpoint(scratch: &Scratch) {
     take_checkpoint(&scratch.opened, &workspace, &options).unwrap();
 }
 
-/// Opens the home as the next process does.
+/// Opens the home again, as another process would.
 fn reopen(scratch: &mut Scratch) {
     scratch.opened = Scratch::open(scratch.base());
 }

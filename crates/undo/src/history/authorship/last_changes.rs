@@ -6,8 +6,8 @@ use takeback_tree::{ObjectError, RelPath, Store};
 
 use super::{Node, RollbackPart, Segment, Span, Timeline, Window, find_rollback_part, is_same};
 
-/// The last changes to a path, newest first, back to the first one that was not certainly made by a
-/// call.
+/// The latest changes to a path, newest first, as far back as all of them were certainly made by
+/// calls.
 struct LastChanges {
     changes: Vec<Segment>,
     /// The state that the next older change must have led to.

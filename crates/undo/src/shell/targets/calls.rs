@@ -327,7 +327,7 @@ fn begins_with_mode(base: &str, args: &[Vec<Value>], operands: &[Vec<Value>]) ->
     }
 }
 
-/// Returns true if a program with these arguments changes nothing but its operands, or the files
+/// Returns true if a program with these arguments changes nothing but its operands and the files
 /// that it copies them to.
 fn changes_only_operands(base: &str, args: &[Vec<Value>]) -> bool {
     // An argument that expands to several words, or to none, would change the meaning of the other

@@ -27,7 +27,8 @@ const HARMFUL: &[(&[&str], HistoryHarm)] = &[
 /// name that protects the checkpoint.
 const NAME: &[&str] = &["checkpoints", "name"];
 
-/// The command that reads requests, for which the methods in [`DELETING_METHODS`] matter.
+/// The command that reads requests. A request with one of the [`DELETING_METHODS`] deletes
+/// conversations.
 const RPC: &[&str] = &["rpc"];
 
 /// The methods of `takeback rpc` that delete conversations.
@@ -37,7 +38,7 @@ const DELETING_METHODS: [&str; 4] =
 /// Takeback's options that take a value, for [`split_operands`].
 const VALUED: &str = "C home profile color end-after";
 
-/// True if a script mentions a method that deletes conversations.
+/// Returns true if a script mentions a method that deletes conversations.
 pub(super) fn names_deleting_method(script: &str) -> bool {
     DELETING_METHODS.iter().any(|method| script.contains(method))
 }
