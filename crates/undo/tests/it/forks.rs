@@ -203,7 +203,7 @@ fn the_conversation_of_a_fork_from_a_step_ends_before_its_call() {
 }
 
 #[test]
-fn a_manual_checkpoint_can_be_forked_with_a_named_sessions_conversation() {
+fn a_manual_checkpoint_can_be_forked_with_the_conversation_of_a_session() {
     let scratch = three_turns();
     let workspace = history::open_workspace(&scratch.opened, &scratch.project()).unwrap();
     let options = CheckpointOptions { name: Some("good".into()), ..CheckpointOptions::default() };
@@ -244,7 +244,7 @@ fn a_turn_without_changes_has_the_files_of_the_previous_turn() {
 }
 
 #[test]
-fn files_that_are_not_known_exactly_are_not_guessed() {
+fn a_fork_fails_if_the_files_after_its_turn_are_unknown() {
     let scratch = three_turns();
     only_talk(&scratch, "explain it");
     scratch.write("a", "the user's");
@@ -306,7 +306,7 @@ fn a_state_that_was_pruned_is_not_replaced_by_an_earlier_one() {
 }
 
 #[test]
-fn the_files_at_the_end_of_a_turn_are_those_after_its_last_call_to_end() {
+fn a_fork_from_a_turn_has_the_files_after_the_call_that_ended_last() {
     let scratch = Scratch::new();
     scratch.write("a", "0");
     scratch.begin_turn("s", "do two things at once");

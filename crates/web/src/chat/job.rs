@@ -140,7 +140,7 @@ fn open_task(
     })
 }
 
-/// Begins the thread of a job.
+/// Starts the thread of a job.
 fn run_job(work: &Work, task: Task, job: Job, mut begun: Begun) -> Result<Arc<Room>, WorkError> {
     let room = begun.room.clone().expect("the job has begun");
     if matches!(job, Job::Prompt(_) | Job::StartGoal { .. } | Job::Compress)

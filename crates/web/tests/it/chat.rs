@@ -12,7 +12,7 @@ use crate::client::Client;
 use crate::events::{next_event, wait_for};
 use crate::scratch::Scratch;
 
-/// Writes the prompt's last word to `note.txt`, or pushes if it is `publish`.
+/// Writes the prompt's last word to `note.txt`, or pushes if that word is `publish`.
 fn writer(request: &Request) -> Reply {
     match (request.last_text(), request.last_result()) {
         (_, Some(_)) => Reply::text("I wrote the **note**.\n\nAll *done*."),
