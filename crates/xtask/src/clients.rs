@@ -272,8 +272,8 @@ fn fetch_langgraph() -> Option<PathBuf> {
     install_from_pypi("langgraph", &LANGGRAPH.join("-").replace('=', ""), &LANGGRAPH)
 }
 
-/// Installs packages into an environment of their own, unless they are already installed. Returns the
-/// directory of the environment.
+/// Installs packages into an environment of their own, unless they are already installed. Returns
+/// the directory of the environment.
 pub(crate) fn install_from_pypi(name: &str, version: &str, packages: &[&str]) -> Option<PathBuf> {
     let environment = target_directory().join("tools").join(format!("{name}-{version}"));
     // If the installation was cut off, this file does not exist.

@@ -267,7 +267,7 @@ fn a_fork_fails_if_the_files_after_its_turn_are_unknown() {
 }
 
 #[test]
-fn the_unreported_end_of_a_call_is_not_guessed() {
+fn a_fork_fails_if_the_end_of_a_call_was_not_reported() {
     let scratch = three_turns();
     scratch.begin_turn("s", "4");
     let _refused = scratch.begin_script("s", "c4", "make");
@@ -387,7 +387,7 @@ fn the_work_of_a_subagent_is_part_of_the_turn() {
 }
 
 #[test]
-fn the_files_of_a_turn_that_was_partly_taken_back_are_not_guessed() {
+fn a_fork_from_a_turn_that_was_partly_taken_back_fails() {
     let scratch = Scratch::new();
     scratch.write("a", "0");
     scratch.begin_turn("s", "do two things");

@@ -35,7 +35,7 @@ pub(super) struct NewChat {
     prompt: String,
     /// The id of the workspace. Without it, the agent works in the directory of the server.
     workspace: Option<String>,
-    /// The model, if it is not the one in the settings.
+    /// The model. Without it, the agent uses the model in the settings.
     model: Option<String>,
 }
 

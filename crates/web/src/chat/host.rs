@@ -51,7 +51,7 @@ pub struct SlashLine<'a> {
     pub text: &'a str,
     /// The session in which the line was typed, if the conversation has begun.
     pub session: Option<&'a str>,
-    /// The model that the conversation uses, if it is not the one in the settings.
+    /// The model of the conversation. `None` stands for the model in the settings.
     pub model: Option<&'a str>,
     /// The directory that the agent works in.
     pub directory: &'a Path,

@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_are_merged_so_that_a_client_can_begin_anywhere() {
+    fn entries_are_merged_for_clients_that_connect_later() {
         let mut live = Live::default();
         live.push_text("One.\n\nTw");
         live.push_text("o.");

@@ -18,8 +18,8 @@ use crate::problem::Problem;
 /// The maximum number of clients that follow one conversation.
 const MAX_STREAMS: usize = 16;
 
-/// The number of events that a stream buffers beyond those that the client missed. A client that
-/// falls further behind is disconnected, and catches up when it returns.
+/// The number of events that a stream buffers, in addition to the events that the client missed. A
+/// client that falls further behind is disconnected, and catches up when it returns.
 const BUFFER: usize = 512;
 
 /// A conversation that pages can follow, and in which a job can run.

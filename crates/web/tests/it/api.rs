@@ -91,7 +91,7 @@ fn filters_select_turns() {
 }
 
 #[test]
-fn a_diff_shows_the_turns_own_changes_or_all_changes_until_now() {
+fn a_diff_shows_the_changes_of_the_turn_or_all_changes_until_now() {
     let scratch = two_turns();
     let ids = ids(&scratch);
     let diff = |id: &str, to: &str| {

@@ -312,7 +312,8 @@ impl<'a> Packager<'a> {
     }
 }
 
-/// Makes the relative links of a Markdown text absolute: those to documents and those to images.
+/// Makes the relative links in a Markdown text absolute. Links to images get the prefix `images`,
+/// and all others the prefix `documents`.
 fn resolve_links(text: &str, documents: &str, images: &str) -> String {
     let mut parts = text.split("](");
     let mut resolved = parts.next().unwrap_or_default().to_owned();
