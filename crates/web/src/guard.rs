@@ -21,7 +21,7 @@ use axum::response::{IntoResponse, Response};
 use crate::pages;
 use crate::problem::Problem;
 
-/// The policy for pages: scripts and styles come from this server's files alone, nothing is loaded
+/// The policy for pages: scripts and styles come only from this server's files, nothing is loaded
 /// from elsewhere, and no other page can embed these pages.
 const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
      img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; \

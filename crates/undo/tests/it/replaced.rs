@@ -42,7 +42,7 @@ fn make_repository(directory: &Path) {
     );
 }
 
-/// Plays a turn with one call, which runs a script that takeback cannot look into.
+/// Plays a turn with one call, which runs a script that takeback cannot analyze.
 fn play_script(scratch: &Scratch, prompt: &str, script: &str) {
     scratch.play_turn_of("s", prompt, || run(&scratch.project(), script));
 }
@@ -110,7 +110,7 @@ fn a_replaced_file_in_a_nested_repository_or_a_linked_work_tree_comes_back() {
 }
 
 #[test]
-fn the_users_edit_after_the_replacement_is_kept() {
+fn an_edit_by_the_user_after_the_replacement_is_kept() {
     let scratch = with_repository();
     play_script(&scratch, "one", REPLACING[0]);
     scratch.write(".env", "mine, edited\n");
@@ -182,7 +182,7 @@ fn a_file_that_the_user_copied_from_a_template_is_kept() {
 }
 
 #[test]
-fn an_edit_while_a_call_waits_for_permission_is_kept() {
+fn an_edit_made_while_a_call_waits_for_permission_is_kept() {
     let scratch = with_repository();
     scratch.begin_turn("s", "one");
     let call = scratch.begin_script("s", "c1", "git pull");
@@ -199,7 +199,7 @@ fn an_edit_while_a_call_waits_for_permission_is_kept() {
 }
 
 #[test]
-fn a_replaced_file_stays_if_the_end_of_the_call_is_unknown() {
+fn a_replaced_file_is_left_as_it_is_if_the_end_of_the_call_is_unknown() {
     let scratch = Scratch::with_reported_ends();
     make_repository(&scratch.project());
     scratch.write(".env", "mine\n");
@@ -210,7 +210,7 @@ fn a_replaced_file_stays_if_the_end_of_the_call_is_unknown() {
     assert_eq!((guarded(&view), scratch.read(".env")), (vec![".env".into()], "theirs\n".into()));
 }
 
-/// A database without its own log, or with the log of another state, is worth nothing.
+/// A database without its own log, or with the log of another state, is useless.
 #[test]
 fn a_replaced_database_comes_back_only_together_with_its_log() {
     let scratch = with_repository();

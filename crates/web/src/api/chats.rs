@@ -35,7 +35,7 @@ pub(super) struct NewChat {
     prompt: String,
     /// The id of the workspace. Without it, the agent works in the directory of the server.
     workspace: Option<String>,
-    /// The model, if it is not the one in the settings.
+    /// The model. Without it, the agent uses the model in the settings.
     model: Option<String>,
 }
 
@@ -102,8 +102,7 @@ fn check_prompt(prompt: &str) -> Result<(), Problem> {
 
 /// Finds the room of the session that a client names.
 pub(super) fn find_room(work: &Work, typed: &str) -> Result<Arc<Room>, WorkError> {
-    // The conversation may have moved to another session since the client learned the id of this
-    // one.
+    // Since the client received this id, the conversation may have moved to another session.
     if let Some(room) = work.app.rooms.find(typed) {
         return Ok(room);
     }
@@ -200,7 +199,7 @@ pub(super) struct AnswerRequest {
 enum AnswerKind {
     /// The call may be made.
     Allow,
-    /// This call and later calls with the same beginning may be made.
+    /// This call and later calls that begin the same way may be made.
     Always,
     /// The call must not be made.
     Deny,

@@ -57,7 +57,7 @@ pub(super) struct PlanRequest {
     /// For an undo: true to also take back changes that others may have made.
     #[serde(default)]
     uncertain: bool,
-    /// For an undo: files whose changes are taken back although others may have made the changes.
+    /// For an undo: files whose changes are taken back even if others may have made them.
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
     taken: Vec<RelPath>,
@@ -103,7 +103,7 @@ pub(super) async fn plan(
 pub(super) struct ApplyRequest {
     /// The digest of a plan that this server made.
     digest: String,
-    /// True to change files although an agent is working in the workspace.
+    /// True to change files even if an agent is working in the workspace.
     #[serde(default)]
     while_working: bool,
 }
@@ -159,7 +159,7 @@ pub(super) struct ReverseRequest {
     /// True to skip paths that cannot be restored.
     #[serde(default)]
     skip_blocked: bool,
-    /// True to change files although an agent is working in the workspace.
+    /// True to change files even if an agent is working in the workspace.
     #[serde(default)]
     while_working: bool,
 }

@@ -13,7 +13,7 @@ use super::room::{Room, SeenState};
 use crate::app::App;
 use crate::problem::{Problem, WorkError};
 
-/// If there are more rooms than this, those that are idle and that no page follows are removed.
+/// If there are more rooms than this, idle rooms that no page follows are removed.
 const MAX_ROOMS: usize = 32;
 
 /// The maximum number of jobs that may run at the same time.

@@ -24,7 +24,7 @@ pub(super) fn render(changes: &[TreeChange], others: &[TreeChange], turn: &TurnV
         @if !others.is_empty() {
             section .others {
                 h2 { "Changed by others meanwhile" }
-                p .faint { "Another session, another program or you changed " (text::count(others.len() as u64, "file")) " while this turn was running. An undo of the turn keeps these changes; a rollback to before it takes them back, too." }
+                p .faint { "Another session, another program or you changed " (text::count(others.len() as u64, "file")) " while this turn was running. An undo of the turn keeps these changes; a rollback to before the turn takes them back, too." }
                 (render_list(others))
             }
         }

@@ -66,7 +66,7 @@ pub(super) struct Day<'a> {
     pub(super) lost: BTreeSet<String>,
     /// The lines that the user's edits replaced, by path.
     pub(super) replaced: BTreeMap<String, BTreeSet<Vec<u8>>>,
-    /// The marks in edits by the user that may count as edits by an agent.
+    /// The marks in the user's edits that may count as an agent's edits.
     pub(super) mixed_up: BTreeSet<String>,
     /// The sessions whose open turn has a call without a reported end.
     pub(super) unended: BTreeSet<&'static str>,

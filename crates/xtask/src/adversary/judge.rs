@@ -20,8 +20,8 @@ pub(super) fn name_prompt(turn: usize) -> String {
     format!("prompt {turn}")
 }
 
-/// True if a rollback may give a path a different state from the one that it had at a moment,
-/// because the store does not contain the old state.
+/// True if a rollback may give a path a different state from the one that it had at the given
+/// moment, because the store does not contain the old state.
 fn may_differ(
     path: &str,
     then: &Files,
@@ -33,7 +33,7 @@ fn may_differ(
     // The simulated days take place in the temporary directory. If a call creates a new file there,
     // outside the workspace, its path is not captured, because there was no content to lose. If a
     // later call changes the file, a rollback restores the content from before that later call.
-    // Files there that could not be protected do not count either.
+    // Such a file does not count either if it could not be protected.
     let is_followed = then.contains_key(path) && !is_lost;
     if !is_inside(path) && !is_followed {
         return true;

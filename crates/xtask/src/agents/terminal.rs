@@ -32,7 +32,7 @@ const QUESTIONS: [(&str, &str); 3] = [
     ("\u{1b}]11;?", "\u{1b}]11;rgb:0000/0000/0000\u{7}"),
 ];
 
-/// A program in a pseudo-terminal. It is ended when this value is dropped.
+/// A program in a pseudo-terminal. Dropping this value ends the program.
 pub(crate) struct Terminal {
     child: Child,
     /// The side of the terminal that the user types into.
@@ -207,7 +207,7 @@ impl Shown {
     }
 }
 
-/// Opens both sides of a new terminal: that of the user, and that of the program.
+/// Creates a pseudo-terminal. Returns the user's side and the program's side of it.
 fn open_terminal() -> std::io::Result<(File, File)> {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let user: OwnedFd = openpt(flags)?;

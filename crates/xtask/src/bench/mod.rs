@@ -148,7 +148,7 @@ fn is_measured_build(this: &Path) -> bool {
     let directory = this.parent();
     let is_release = directory.is_some_and(|directory| directory.ends_with("release"));
     if is_release {
-        println!("note: measured with the release profile, not with the one that is published");
+        println!("note: measured with the release profile, not as the program is published");
     }
     is_release || directory.is_some_and(|directory| directory.ends_with(PROFILE))
 }

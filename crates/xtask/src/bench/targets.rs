@@ -18,9 +18,9 @@ pub(crate) enum Goal {
     Faster(&'static str, &'static str, f64),
     /// The first contender takes at most this many times as long as the second.
     Within(&'static str, &'static str, f64),
-    /// The figure is at most this.
+    /// The figure is at most this value.
     AtMost(f64),
-    /// The figure is at least this.
+    /// The figure is at least this value.
     AtLeast(f64),
 }
 
@@ -56,7 +56,7 @@ pub(crate) const TARGETS: [Target; 24] = [
 ];
 
 impl Target {
-    /// Describes the goal in words.
+    /// Describes the target in words.
     pub(crate) fn wanted(&self) -> String {
         match self.goal {
             Goal::Faster(who, than, by) => format!("{who} {by} × faster than {than}"),

@@ -142,7 +142,7 @@ fn the_report_has_totals_and_lists_every_occurrence() {
 }
 
 #[test]
-fn test_files_are_known_by_their_path() {
+fn test_files_are_recognized_by_their_path() {
     let is_test = |path: &str| super::is_test_file(std::path::Path::new(path));
     assert!(is_test("crates/cli/tests/it/undo.rs") && is_test("src/tests.rs"));
     assert!(!is_test("src/test.rs") && !is_test("src/latests.rs"));

@@ -34,7 +34,7 @@ pub(in crate::bench) fn write_history(
 
 impl LongHistory {
     pub(crate) fn begin(home: &Path, project: &Path) -> Result<LongHistory, Failure> {
-        // Without a repository of its own, the directory would belong to the one around it.
+        // Without a repository of its own, the directory would belong to the repository around it.
         for directory in ["src", ".git/objects", ".git/refs/heads"] {
             fs::create_dir_all(project.join(directory)).map_err(io_failure("create", project))?;
         }
