@@ -85,6 +85,11 @@ fn write(project: &Path, file: usize, turn: usize) -> Result<(), Failure> {
     fs::write(&path, text).map_err(io_failure("write", &path))
 }
 
+/// Returns the prompt of a turn.
+pub(in crate::bench) fn prompt(turn: usize) -> String {
+    format!("raise the version of module {} and explain why, turn {turn}", turn % 40)
+}
+
 fn play_turn(opened: &Opened, project: &Path, turn: usize) -> Result<(), Failure> {
     let (agent, session) = session_of(turn);
     let report = |event| {
@@ -103,8 +108,7 @@ fn play_turn(opened: &Opened, project: &Path, turn: usize) -> Result<(), Failure
             false => Err(handled.failures.join("; ")),
         }
     };
-    let prompt = format!("raise the version of module {} and explain why, turn {turn}", turn % 40);
-    report(ReportedEvent::TurnStart { prompt: Some(prompt) })?;
+    report(ReportedEvent::TurnStart { prompt: Some(prompt(turn)) })?;
     let command = "make version";
     let call = ToolCall {
         id: Some(format!("call-{turn}")),
