@@ -182,7 +182,7 @@ pub enum WarningFormat {
     ContextModification,
     /// `{"warning": …}`, shown by takeback's plugin inside the agent
     Plugin,
-    /// Only standard error: the agent cannot show a warning.
+    /// No JSON: the warning is written to standard error, because the agent cannot show it.
     None,
 }
 

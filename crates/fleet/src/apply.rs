@@ -101,7 +101,7 @@ fn column_text(text: &str) -> String {
 
 /// Formats tokens as a `tsvector`. Returns `None` if they do not fit into one.
 fn to_tsvector(tokens: &str) -> Option<String> {
-    /// A `tsvector` is shorter than 1 MiB.
+    /// A `tsvector` must be shorter than 1 MiB.
     const LONGEST: usize = 900_000;
     if tokens.len() > LONGEST {
         return None;

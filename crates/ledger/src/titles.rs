@@ -137,7 +137,7 @@ pub(crate) fn find_next_title(connection: &Connection, title: &str) -> Result<St
     }
 }
 
-/// Finds the session that has a title.
+/// Finds the session that has the given title.
 fn find_owner(connection: &Connection, title: &str) -> Result<Option<String>, LedgerError> {
     let mut statement = connection.prepare_cached("SELECT id FROM sessions WHERE title = ?1")?;
     Ok(statement.query_row([title], |row| row.get(0)).optional()?)

@@ -279,7 +279,8 @@ impl ApprovalRequest<'_> {
         }
     }
 
-    /// Lists the commands of the script, if they can be remembered.
+    /// Lists the commands of the script. Returns `None` if there is no script, or if it is more
+    /// than a plain list of commands.
     fn list_commands(&self) -> Option<Vec<PlainCommand>> {
         let (directory, workspace) = (self.directory, self.workspace);
         list_plain_commands(self.script()?, &ScriptContext { directory, workspace, home: None })

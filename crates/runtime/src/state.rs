@@ -81,7 +81,8 @@ pub struct Circumstances {
 pub enum Step {
     /// Wait for a prompt.
     Wait,
-    /// Determine the outcome of a request that was sent before the process ended.
+    /// Send the request that is recorded as begun. If an earlier process recorded it, record that
+    /// its answer is lost.
     ForgetRequest,
     /// Ask the model.
     Ask(ModelStep),

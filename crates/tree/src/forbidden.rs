@@ -76,8 +76,8 @@ impl ForbiddenRoots {
         self.resolve().own.as_deref()
     }
 
-    /// Returns a description of a directory that can never be a workspace, or `None` if the
-    /// directory can be one. The path must be canonical.
+    /// Returns why a directory can never be a workspace, such as `the root of the file system`.
+    /// Returns `None` if the directory can be one. The path must be canonical.
     pub fn refusal(&self, path: &Path) -> Option<&'static str> {
         let ResolvedRoots { home, temporary, own } = self.resolve();
         if path.parent().is_none() {

@@ -82,7 +82,7 @@ impl Store {
         for name in &damaged {
             self.quarantine_pack(name)?;
         }
-        // Captures must not rely on lost objects. In a new generation, they notice the loss and
+        // Captures must not rely on lost objects. In a new generation, captures notice the loss and
         // store a new copy of each file that still exists.
         if !examination.lost.is_empty() {
             self.bump_generation()?;

@@ -211,7 +211,7 @@ pub(crate) struct Patterns(Vec<Pattern>);
 
 impl Patterns {
     pub(crate) fn parse(text: &[u8]) -> Patterns {
-        Patterns::parse_some(text, usize::MAX).expect("no text has so many lines")
+        Patterns::parse_some(text, usize::MAX).expect("the number of lines fits into a usize")
     }
 
     /// Parses at most `limit` patterns. Returns `None` if the text has more.

@@ -232,7 +232,7 @@ struct FilledFork<'a> {
     moved: Option<MovedDirectory<'a>>,
 }
 
-/// Makes the log of a fork from the log of its nearest ancestor that has a log.
+/// Creates the log of a fork from the log of its nearest ancestor that has one.
 fn fill_fork(
     opened: &Opened,
     rewind: &'static Rewind,

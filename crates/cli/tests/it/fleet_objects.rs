@@ -128,7 +128,7 @@ fn a_pull_gets_the_state_after_the_last_rollback() {
 }
 
 #[test]
-fn checkpoints_are_uploaded_after_a_turn_with_private_files_encrypted() {
+fn after_a_turn_checkpoints_are_uploaded_and_private_files_are_encrypted() {
     let Some(fleet) = Fleet::new() else { return };
     two_turns(&fleet.first);
     eventually("the checkpoints are uploaded", || {

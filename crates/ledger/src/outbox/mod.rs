@@ -162,7 +162,7 @@ impl Ledger {
         })
     }
 
-    /// Marks rows that existed before the outbox, if fewer than `rows` rows are marked.
+    /// Marks rows that are older than the outbox, if fewer than `rows` rows are marked.
     fn mark_older_rows(&mut self, rows: usize) -> Result<(), LedgerError> {
         let has_enough = |connection: &Connection| -> rusqlite::Result<bool> {
             let mut statement = connection.prepare_cached(

@@ -51,7 +51,7 @@ struct IndexState {
 }
 
 impl Ledger {
-    /// Indexes at least one slice of the tail after an append, if the tail is long.
+    /// Indexes at least one slice of the tail if it is long after an append.
     pub(crate) fn index_after_append(&mut self, tail: i64, messages: &[MessageRecord]) {
         self.unindexed_bytes += text_size(messages);
         if self.unindexed_bytes > MAX_TAIL_BYTES || tail >= LONG_TAIL {
@@ -59,8 +59,7 @@ impl Ledger {
         }
     }
 
-    /// Indexes at least one slice of the tail after events have added messages, if the tail is
-    /// long.
+    /// Indexes at least one slice of the tail if it is long after events that added messages.
     pub(crate) fn index_after_events(&mut self, events: &[Event]) {
         let messages = events.iter().filter_map(|event| match event {
             Event::Messages { messages, .. } => Some(messages.as_slice()),

@@ -118,7 +118,8 @@ fn with_sources(
     Ok(all)
 }
 
-/// Reads the thread of a state, the id of its parent, and its channels without a value.
+/// Reads the thread of a state, the id of its parent, and the channels whose values follow from
+/// earlier states.
 fn read_ancestry(
     connection: &Connection,
     state: i64,

@@ -264,8 +264,8 @@ impl Harm {
     }
 }
 
-/// Finds the only objects that may be lost: those whose entries were damaged, and those whose
-/// deltas depend on them.
+/// Finds the objects that may be lost: those whose entries were damaged, and those whose deltas
+/// depend on them. No other object may be lost.
 fn find_hit_objects(origin: &SourcePack, gone: &std::ops::Range<u64>) -> HashSet<Oid> {
     let ends = origin.objects.iter().skip(1).map(|next| next.offset).chain([origin.file.end()]);
     let mut hit = HashSet::new();

@@ -407,8 +407,8 @@ impl Lock<'_> {
         let _ = journal::Journal::end(&self.directory);
     }
 
-    /// Leaves the remaining work of a successful restore to the next [`Lock`], which reports
-    /// [`Recovery::Restored`].
+    /// Keeps a successful restore open, so that the caller's further work can be done later: the
+    /// next [`Lock`] reports [`Recovery::Restored`].
     pub fn keep_restore_open(&mut self) {
         // If the journal cannot be renamed, the next process that takes the lock finds that all
         // files are restored.

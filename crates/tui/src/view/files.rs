@@ -85,7 +85,7 @@ fn describe_nothing(model: &Model, theme: Theme) -> Vec<Line<'static>> {
         Some(SubjectKind::Turn | SubjectKind::Step) => {
             "The turn is still running, or changed no files that are covered."
         }
-        Some(SubjectKind::Manual) => "Nothing changed until the next checkpoint.",
+        Some(SubjectKind::Manual) => "There were no changes before the next checkpoint.",
         _ => "It changed no files.",
     };
     vec![Line::raw("No file changed."), Line::styled(why, theme.style(Ink::Faint))]

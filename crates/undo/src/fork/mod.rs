@@ -51,7 +51,8 @@ pub struct ForkRequest {
 }
 
 impl ForkRequest {
-    /// Creates a request for the conversation and the files, in a directory beside the workspace.
+    /// Creates a request to fork the conversation, and to copy the files into a new directory
+    /// beside the workspace.
     pub fn new(from: ForkPoint) -> ForkRequest {
         ForkRequest {
             from,

@@ -10,7 +10,7 @@ use super::{Notice, TakenBack};
 /// The maximum number of files, and of commands, that a notice lists. The rest are only counted.
 const LISTED: usize = 20;
 
-/// Writes the text of notices for a model. Returns `None` if there is nothing to report.
+/// Composes the text of notices for a model. Returns `None` if there is nothing to report.
 pub fn notice_text(notices: &[Notice]) -> Option<String> {
     let mut text = String::new();
     for notice in notices {

@@ -110,7 +110,7 @@ impl Repositories<'_> {
         Repositories { root, opened: BTreeMap::new() }
     }
 
-    /// Returns true if the innermost repository around a file has this content.
+    /// Returns true if the innermost repository that contains the path has stored this content.
     fn has_content(&mut self, path: &RelPath, content: &[u8]) -> bool {
         let path = self.root.join(path.as_path());
         let above = path.ancestors().skip(1).take_while(|above| above.starts_with(self.root));

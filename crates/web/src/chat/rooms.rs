@@ -133,7 +133,8 @@ impl Rooms {
         self.is_stopping.load(Ordering::SeqCst)
     }
 
-    /// Ends all streams, and leaves all turns open before their next steps.
+    /// Ends all streams, and stops each running turn before its next step. The turns stay open, so
+    /// that they can be continued later.
     pub(crate) fn begin_stop(&self) {
         self.is_stopping.store(true, Ordering::SeqCst);
         self.job_ended.notify_all();

@@ -60,7 +60,7 @@ fn render_nothing(turn: &TurnView) -> Markup {
             h2 { "No file changed" }
             @match turn.entry() {
                 Some(Entry::Row(row)) if row.kind == "turn" => p { "The turn is still running, or its commands changed no files that are covered." },
-                Some(Entry::Row(_)) => p { "Nothing changed until the next checkpoint." },
+                Some(Entry::Row(_)) => p { "There were no changes before the next checkpoint." },
                 _ => p { "The Diff tab compares this state with the workspace as it is now." },
             }
         }

@@ -59,7 +59,7 @@ fn begin(browser: &Client, prompt: &str) -> (String, u64) {
     (started["session"].as_str().unwrap().to_owned(), started["last_event"].as_u64().unwrap())
 }
 
-/// Opens the stream of a conversation after an event.
+/// Opens the stream of a conversation's events, beginning after the given event.
 fn follow(browser: &Client, session: &str, after: u64) -> BufReader<TcpStream> {
     let (status, stream) = browser.stream(&format!("/api/v1/chats/{session}/events?after={after}"));
     assert_eq!(status, 200);

@@ -97,8 +97,8 @@ fn test_one(program: &AcpProgram, has_hooks: bool, cache: &AgentCache) -> Result
     played.map_err(FetchError::Failed)
 }
 
-/// Does the work, takes it back inside the editor, and checks what the model and the ledger
-/// receive.
+/// Lets the agent do some work, takes the work back from inside the editor, and checks the files,
+/// the requests to the model and the ledger.
 fn play(sandbox: &Sandbox, program: &AcpProgram, has_hooks: bool) -> Result<(), Failure> {
     if has_hooks {
         sandbox.run_takeback(&["install", program.name, "--user", "--yes"], "install")?;

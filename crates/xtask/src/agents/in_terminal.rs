@@ -180,7 +180,8 @@ fn has_later_log(directory: &Path) -> bool {
     })
 }
 
-/// Rolls back outside the agent. Returns the way to continue the agent's conversation.
+/// Rolls back outside the agent. Returns the part of the result that says how to continue the
+/// agent's conversation.
 fn roll_back_elsewhere(sandbox: &Sandbox) -> Result<Value, Failure> {
     let done = sandbox.query_takeback(&["rollback", "1", "--yes"], "terminal-rollback")?;
     match &done["sessions"][0]["resume"] {

@@ -76,8 +76,8 @@ pub(crate) enum Turn<'a> {
     First(&'a str),
     /// A prompt in the same conversation.
     Next(&'a str),
-    /// A prompt in the conversation that takeback names after a rollback. The agent finds the
-    /// conversation by its id or by its file.
+    /// A prompt in the conversation to continue after a rollback, as reported by takeback. The
+    /// agent finds the conversation by its id or by its file.
     At { session: &'a str, file: &'a str, prompt: &'a str },
     /// The rollback command with these arguments, for agents in which it is not typed as a prompt.
     Command(&'a str),

@@ -23,7 +23,7 @@ Examples:
   takeback sessions export 4f2a 'Fix Docker Build' --format md --redact
   takeback sessions export --all --source codex --format html -o codex.html")]
 pub(super) struct Arguments {
-    /// The sessions: their ids, beginnings of ids, or titles
+    /// The sessions: their ids, the beginnings of their ids, or their titles
     #[arg(value_name = "SESSION")]
     sessions: Vec<String>,
     /// Export all sessions, the oldest first

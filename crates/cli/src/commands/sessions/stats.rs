@@ -177,14 +177,14 @@ fn print_top_sessions(sessions: &[UsageTotal], ledger: Option<&Ledger>) -> Resul
     Ok(())
 }
 
-/// Names the models whose price is unknown.
+/// Says how many sessions used a model without a known price.
 fn print_unpriced(view: &StatsView) {
     let number = view.totals.iter().map(|total| total.unpriced_sessions).sum::<usize>();
     if number == 0 {
         return;
     }
     let sessions = output::count(number, "session");
-    println!("\nNo price is known for a model in {sessions} (+): `takeback help prices`.");
+    println!("\n{sessions} used a model without a known price (+): `takeback help prices`.");
 }
 
 /// Formats a cost: `~` marks an estimate, and `+` a cost that is known only in part.
