@@ -64,7 +64,7 @@ pub fn plan(opened: &Opened, request: &Request) -> Result<Planned, RollbackError
     let history = History::read(workspace.store(), workspace.id())?;
     let mut planner = Planner { opened, workspace: &workspace, history: &history };
     let mut planned = match &request.to {
-        Destination::Checkpoint(text) => planner.plan_return(&mut lock, text, chosen, request),
+        Destination::Checkpoint(text) => planner.plan_return(&mut lock, text, &chosen, request),
         Destination::BeforeLastRollback => {
             planner.plan_reversal(&mut lock, Direction::Undo, request)
         }
@@ -119,7 +119,7 @@ impl Planner<'_> {
         &mut self,
         lock: &mut Lock<'_>,
         text: &str,
-        chosen: ChosenPaths,
+        chosen: &ChosenPaths,
         request: &Request,
     ) -> Result<Planned, RollbackError> {
         let found = self.history.find(self.workspace.store(), text)?;
@@ -166,7 +166,7 @@ impl Planner<'_> {
         let files = match request.scope {
             Scope::Chat => None,
             Scope::Both | Scope::Files => {
-                expand_patterns(self.opened, lock, &mut goal, &chosen, &request.paths)?;
+                expand_patterns(self.opened, lock, &mut goal, chosen, &request.paths)?;
                 Some(self.plan_return_of_files(lock, checkpoint, &mut goal)?)
             }
         };
