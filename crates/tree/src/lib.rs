@@ -122,7 +122,7 @@ pub use oid::{InvalidOid, Oid};
 pub use pack::MAX_OBJECT;
 pub use path::{AnyPath, InvalidPath, RelPath};
 pub use pin_copy::{PinCopy, PinCopyError};
-pub use pins::{Pin, PinName, WorkspaceId};
+pub use pins::{Pin, PinName, PinReader, WorkspaceId};
 pub use repair::{RepairError, RepairReport};
 pub use restore::{
     BlockedPath, BlockedReason, KeptPath, KeptReason, Plan, PlanError, Recovery, RestoreError,

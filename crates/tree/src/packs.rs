@@ -1,5 +1,6 @@
 //! The packs of a repository at one moment, and the lookup of objects in them.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::io;
@@ -8,10 +9,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::beneath::Stat;
 use crate::capture::cache::Cutoff;
-use crate::object::ObjectKind;
+use crate::object::{Commit, ObjectKind};
 use crate::oid::Oid;
 use crate::pack::midx::{self, Midx};
-use crate::pack::read::Pack;
+use crate::pack::read::{KeptObjects, Pack};
 use crate::store::ObjectError;
 
 /// The packs of a repository at one moment. They are opened when an object is first looked up.
@@ -262,6 +263,15 @@ impl Packs {
             let (kind, content) = pack.read_object(offset).ok()?;
             (Oid::of(kind, &content) == *oid).then_some((kind, content))
         })
+    }
+
+    /// Reads a commit from the first pack that has it, and keeps it and the objects that it was
+    /// rebuilt from. Returns `None` if it is missing or damaged there.
+    pub(crate) fn read_commit(&self, oid: &Oid, kept: &RefCell<KeptObjects>) -> Option<Commit> {
+        let (pack, offset) = self.find_object(oid).next()?;
+        let (kind, content) = pack.read_and_keep(offset, kept).ok()?;
+        let is_intact = kind == ObjectKind::Commit && Oid::of(kind, &content) == *oid;
+        if is_intact { Commit::parse(&content).ok() } else { None }
     }
 
     /// Reads the first intact copy of an object.

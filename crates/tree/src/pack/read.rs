@@ -1,7 +1,9 @@
 //! Reading objects from packs, stored whole or as deltas.
 
+use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
+use std::hash::Hash;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -68,6 +70,39 @@ impl Pack {
         let (kind, content) = self.file.read_object_within(offset, &self.index, max_size)?;
         Ok((kind, Arc::unwrap_or_clone(content)))
     }
+
+    /// Reads the object at `offset`, and keeps it and the objects in its chain. The caller must
+    /// check that the object matches its id, where that matters.
+    pub(crate) fn read_and_keep(
+        &self,
+        offset: u64,
+        kept: &RefCell<KeptObjects>,
+    ) -> io::Result<ObjectContent> {
+        self.file.read_object(offset, &KeptBases { pack: self, kept })
+    }
+}
+
+/// Objects that were read from the packs of a store, by their pack and their offset.
+pub(crate) type KeptObjects = RecentObjects<(*const Pack, u64)>;
+
+/// The bases of deltas in one pack, some of them kept.
+struct KeptBases<'a> {
+    pack: &'a Pack,
+    kept: &'a RefCell<KeptObjects>,
+}
+
+impl DeltaBases for KeptBases<'_> {
+    fn find_offset(&self, oid: &Oid) -> io::Result<Option<u64>> {
+        self.pack.index.find(oid)
+    }
+
+    fn find_known(&self, offset: u64) -> Option<ObjectContent> {
+        self.kept.borrow().get((self.pack, offset))
+    }
+
+    fn note_object(&self, offset: u64, object: &ObjectContent) {
+        self.kept.borrow_mut().put((self.pack, offset), object);
+    }
 }
 
 /// The reason why an object cannot be read.
@@ -105,6 +140,9 @@ pub(crate) trait DeltaBases {
     fn find_known(&self, _offset: u64) -> Option<ObjectContent> {
         None
     }
+
+    /// Takes note of an object that was read or rebuilt, perhaps as the base of another one.
+    fn note_object(&self, _offset: u64, _object: &ObjectContent) {}
 
     /// Reads an object from another pack, because its entry at this offset is damaged.
     fn read_elsewhere(&self, _offset: u64) -> Option<ObjectContent> {
@@ -236,6 +274,7 @@ impl PackFile {
             if let Some(known) = bases.find_known(at) {
                 break known;
             }
+            let place = at;
             let entry = match self.read_entry(at, max_size) {
                 Ok(entry) => entry,
                 Err(error) => match bases.read_elsewhere(at) {
@@ -244,7 +283,11 @@ impl PackFile {
                 },
             };
             at = match entry.stored {
-                Stored::Whole(kind) => break (kind, Arc::new(entry.content)),
+                Stored::Whole(kind) => {
+                    let whole = (kind, Arc::new(entry.content));
+                    bases.note_object(place, &whole);
+                    break whole;
+                }
                 Stored::DeltaAt(base) => base,
                 Stored::DeltaFrom(base) => {
                     bases.find_offset(&base)?.ok_or_else(|| corrupt("a delta without its base"))?
@@ -257,7 +300,7 @@ impl PackFile {
                 return Err(EntryError::TooLarge(made));
             }
             made_bytes += made;
-            deltas.push(entry.content);
+            deltas.push((place, entry.content));
             let is_too_long = deltas.len() > MAX_CHAIN
                 || delta_bytes > MAX_CHAIN_DELTAS
                 || made_bytes > MAX_CHAIN_OBJECTS;
@@ -265,12 +308,14 @@ impl PackFile {
                 return Err(corrupt("a chain of deltas that is too long").into());
             }
         };
-        let content = deltas.iter().rev().try_fold(base, |base, delta| {
-            delta::apply_delta(&base, delta)
-                .map(Arc::new)
-                .ok_or_else(|| corrupt("a delta that does not match its base"))
-        })?;
-        Ok((kind, content))
+        let mut object = (kind, base);
+        for (place, delta) in deltas.iter().rev() {
+            let made = delta::apply_delta(&object.1, delta);
+            let made = made.ok_or_else(|| corrupt("a delta that does not match its base"))?;
+            object = (kind, Arc::new(made));
+            bases.note_object(*place, &object);
+        }
+        Ok(object)
     }
 
     /// Reads the header of the entry at `offset`.
@@ -336,26 +381,26 @@ impl Drop for OpenFile {
     }
 }
 
-/// Objects that were read recently, by the number of their pack and their offset. Thanks to them, a
+/// Objects that were read recently, by their place: a pack or its number, and an offset. Thanks to them, a
 /// chain of deltas need not be resolved from its start each time.
-pub(crate) struct RecentObjects {
-    objects: HashMap<(u32, u64), ObjectContent>,
-    order: VecDeque<(u32, u64)>,
+pub(crate) struct RecentObjects<P = (u32, u64)> {
+    objects: HashMap<P, ObjectContent>,
+    order: VecDeque<P>,
     bytes: usize,
     max_bytes: usize,
 }
 
-impl RecentObjects {
+impl<P: Copy + Eq + Hash> RecentObjects<P> {
     /// Returns an empty collection that keeps at most `max_bytes`.
-    pub(crate) fn new(max_bytes: usize) -> RecentObjects {
+    pub(crate) fn new(max_bytes: usize) -> RecentObjects<P> {
         RecentObjects { objects: HashMap::new(), order: VecDeque::new(), bytes: 0, max_bytes }
     }
 
-    pub(crate) fn get(&self, place: (u32, u64)) -> Option<ObjectContent> {
+    pub(crate) fn get(&self, place: P) -> Option<ObjectContent> {
         self.objects.get(&place).cloned()
     }
 
-    pub(crate) fn put(&mut self, place: (u32, u64), content: &ObjectContent) {
+    pub(crate) fn put(&mut self, place: P, content: &ObjectContent) {
         if content.1.len() > self.max_bytes / 4 || self.objects.contains_key(&place) {
             return;
         }

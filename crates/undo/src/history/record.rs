@@ -467,9 +467,11 @@ pub struct Checkpoints {
 /// Reads all checkpoints of a workspace.
 pub fn read_checkpoints(store: &Store, workspace: &WorkspaceId) -> Result<Checkpoints, StoreError> {
     let mut found = Checkpoints::default();
-    for name in store.pin_names(workspace)?.into_iter().rev() {
+    let names = store.pin_names(workspace)?;
+    let reader = store.pin_reader();
+    for name in names.into_iter().rev() {
         // A checkpoint that cannot be read must not hide the others.
-        let read = match store.pin(&name) {
+        let read = match reader.read(&name) {
             Ok(None) => continue,
             Ok(Some(pin)) => Record::parse(&pin.message).map(|record| Checkpoint { pin, record }),
             Err(error) => Err(error.to_string()),
