@@ -21,7 +21,7 @@ pub enum ObjectsError {
     #[error("no keys for the object storage")]
     NoCredentials { provider: Provider },
     #[error("the key for the object storage cannot be used: {reason}")]
-    BadKey { reason: String },
+    BadKey { provider: Provider, reason: String },
     #[error("{target} cannot be reached")]
     Unreachable { target: String, source: io::Error },
     #[error("{target} does not exist")]
@@ -36,7 +36,7 @@ pub enum ObjectsError {
     Region { target: String, reason: String },
     #[error("{target} answers with an error")]
     Server { target: String, reason: String },
-    #[error("{target} does not answer like object storage of its kind")]
+    #[error("{target} does not speak the protocol that the address names")]
     NotStorage { target: String },
     #[error("{target} cannot be written to")]
     Directory { target: String, source: io::Error },

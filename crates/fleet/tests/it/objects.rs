@@ -1,6 +1,7 @@
 //! Checkpoints in real servers of object storage: one suite for all kinds.
 
 use std::fs;
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -133,6 +134,7 @@ test_with_each_kind! {
     checkpoints_go_to_the_server_and_come_back
     a_listing_of_several_pages_is_read_to_its_end_and_gc_deletes_on_the_server
     wrong_keys_buckets_and_addresses_are_told_apart
+    a_web_server_is_not_taken_for_object_storage
     two_homes_with_one_identity_cannot_both_claim_an_upload
     an_upload_that_is_killed_at_every_request_arrives_whole
 }
@@ -211,6 +213,27 @@ fn wrong_keys_buckets_and_addresses_are_told_apart(provider: Provider) {
         assert_eq!(machine.upload_with(&address, access).unwrap(), 1);
     }
     assert_whole(&machine, &server);
+}
+
+fn a_web_server_is_not_taken_for_object_storage(provider: Provider) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut client in listener.incoming().map_while(Result::ok) {
+            let _ = client.read(&mut [0; 4096]);
+            let page = "<html>hello</html>";
+            let length = page.len();
+            let _ = write!(
+                client,
+                "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{page}"
+            );
+        }
+    });
+    let mut machine = Machine::new('a');
+    machine.pin(1);
+    let access = access_to(provider, port, &["name", "a2V5"]);
+    let refused = machine.upload_with(&address_in(provider, "bucket", PREFIX), &access);
+    assert!(matches!(refused, Err(ObjectsError::NotStorage { .. })), "{refused:?}");
 }
 
 fn two_homes_with_one_identity_cannot_both_claim_an_upload(provider: Provider) {

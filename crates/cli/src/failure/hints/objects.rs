@@ -11,7 +11,7 @@ impl From<ObjectsError> for Failure {
         let safe = "nothing is lost: the checkpoints on this machine are complete";
         let hint = match &error {
             ObjectsError::NotConfigured => {
-                "run `takeback config set fleet.objects s3://BUCKET`, gs://BUCKET or az://CONTAINER"
+                "run `takeback config set fleet.objects s3://BUCKET` (or gs://, az://, file:///)"
             }
             ObjectsError::BadAddress(_) => {
                 "fix `fleet.objects` in config.toml, or the variable that names the server"
@@ -26,10 +26,12 @@ impl From<ObjectsError> for Failure {
                     "set AZURE_STORAGE_ACCOUNT, and AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN"
                 }
             },
-            ObjectsError::BadKey { .. } => {
-                "set GOOGLE_APPLICATION_CREDENTIALS to the JSON file with a service account's key, \
-                 or AZURE_STORAGE_KEY to a key of the account"
-            }
+            ObjectsError::BadKey { provider, .. } => match provider {
+                Provider::Azure => "set AZURE_STORAGE_KEY to a key of the storage account",
+                Provider::Google | Provider::S3 => {
+                    "set GOOGLE_APPLICATION_CREDENTIALS to the file with a service account's key"
+                }
+            },
             ObjectsError::NoBucket { .. } => {
                 "create it, or fix `fleet.objects` in config.toml; takeback creates no buckets"
             }

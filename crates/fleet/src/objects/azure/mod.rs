@@ -54,7 +54,8 @@ impl Azure {
         let credentials = match (&access.key, &access.sas_token) {
             (Some(key), _) => {
                 let key = STANDARD.decode(key.trim()).map_err(|_| ObjectsError::BadKey {
-                    reason: "the key of the storage account is not in base64".to_owned(),
+                    provider: Provider::Azure,
+                    reason: "it is not in base64".to_owned(),
                 })?;
                 Credentials::Key { account: account?, key }
             }

@@ -18,7 +18,7 @@ use super::remote::{ErrorBody, ErrorMeaning, Operation, Origin, Page, Protocol, 
 /// A bucket of Google Cloud Storage.
 pub(super) struct Google {
     credentials: Credentials,
-    /// The path of the bucket's objects, after `/storage/v1` or `/upload/storage/v1`.
+    /// The path of the bucket's objects, without the slash at its beginning.
     base: String,
 }
 

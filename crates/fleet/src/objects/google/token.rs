@@ -1,7 +1,7 @@
 //! Tokens of service accounts: JSON Web Tokens that the account's key signs. Google accepts them
 //! without exchanging them for an access token first.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -15,6 +15,7 @@ use rustls::sign::SigningKey;
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::objects::access::Provider;
 use crate::objects::error::ObjectsError;
 use crate::objects::remote::to_timestamp;
 
@@ -46,11 +47,9 @@ struct KeyFile {
 
 impl ServiceAccount {
     pub(super) fn read(path: &Path) -> Result<ServiceAccount, ObjectsError> {
-        let text = std::fs::read_to_string(path).map_err(ObjectsError::file(path))?;
-        ServiceAccount::parse(&text).map_err(|problem| {
-            let path = PathBuf::from(path);
-            ObjectsError::BadKey { reason: format!("{}: {problem}", path.display()) }
-        })
+        let bad = |problem: &str| bad_key(format!("{}: {problem}", path.display()));
+        let text = std::fs::read_to_string(path).map_err(|error| bad(&error.to_string()))?;
+        ServiceAccount::parse(&text).map_err(bad)
     }
 
     fn parse(text: &str) -> Result<ServiceAccount, &'static str> {
@@ -84,11 +83,15 @@ impl ServiceAccount {
 
     /// Appends the signature to the first two parts of a token.
     fn sign(&self, parts: &str) -> Result<String, ObjectsError> {
-        let failed = || ObjectsError::BadKey { reason: "the key cannot sign".to_owned() };
+        let failed = || bad_key("it cannot sign".to_owned());
         let signer = self.key.choose_scheme(&[SignatureScheme::RSA_PKCS1_SHA256]);
         let signature = signer.ok_or_else(failed)?.sign(parts.as_bytes()).map_err(|_| failed())?;
         Ok(format!("{parts}.{}", URL_SAFE_NO_PAD.encode(signature)))
     }
+}
+
+fn bad_key(reason: String) -> ObjectsError {
+    ObjectsError::BadKey { provider: Provider::Google, reason }
 }
 
 #[cfg(test)]

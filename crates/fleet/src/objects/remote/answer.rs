@@ -56,14 +56,13 @@ pub(super) fn find_meaning(
 ) -> (Option<ErrorMeaning>, String) {
     let Refusal { status, body, ahead } = refusal;
     let parsed = protocol.parse_error(body);
-    let reason = match &parsed {
-        Some(ErrorBody { code, message }) if !code.is_empty() => {
-            // Some servers add lines with the request's id and time.
-            let first = message.lines().next().map(|line| format!(": {line}"));
-            format!("{code}{}", first.unwrap_or_default())
-        }
-        _ => format!("status {status}"),
-    };
+    let reason = parsed.as_ref().map_or_else(String::new, |ErrorBody { code, message }| {
+        // Some servers add lines with the request's id and time.
+        let first_line = message.lines().next().unwrap_or_default();
+        let parts = [code.as_str(), first_line].into_iter().filter(|part| !part.is_empty());
+        parts.collect::<Vec<_>>().join(": ")
+    });
+    let reason = if reason.is_empty() { format!("status {status}") } else { reason };
     let is_denied = matches!(status, 401 | 403);
     let meaning = match protocol.find_meaning(operation, *status, parsed.as_ref()) {
         Some(ErrorMeaning::WrongClock) => Some(ErrorMeaning::WrongClock),
@@ -72,6 +71,8 @@ pub(super) fn find_meaning(
         }
         Some(meaning) => Some(meaning),
         None if is_denied => Some(ErrorMeaning::NoPermission),
+        // A proxy may answer for a server that is overloaded.
+        None if *status >= 500 || matches!(*status, 408 | 429) => Some(ErrorMeaning::Other),
         None => parsed.map(|_| ErrorMeaning::Other),
     };
     (meaning, reason)

@@ -1,4 +1,4 @@
-//! Buckets of servers. What all kinds of object storage have in common is here: connections, repeated
+//! Buckets on servers. What all kinds of object storage have in common is here: connections, repeated
 //! attempts, the limit on the rate, and the reasons for errors. A [`Protocol`] is what
 //! distinguishes them.
 //!

@@ -81,6 +81,7 @@ fn errors_are_told_apart() {
         (Provider::S3, 403, s3("SignatureDoesNotMatch"), Some(-3 * day), "clock is 3 days behind"),
         (Provider::S3, 301, s3("PermanentRedirect"), None, "another region"),
         (Provider::S3, 500, s3("InternalError"), None, "answers with an error"),
+        (Provider::S3, 502, "<html>".into(), None, "answers with an error"),
         (Provider::Google, 404, google("notFound"), None, "the bucket b does not exist"),
         (Provider::Google, 404, String::new(), None, "the bucket b does not exist"),
         (Provider::Google, 403, google("forbidden"), Some(0), "access to the bucket b is denied"),

@@ -1,19 +1,59 @@
 """gcp-storage-emulator with what it lacks: tokens, `ifGenerationMatch=0`, pages of listings, and
 empty objects. All of this is as Google documents it.
 
-Arguments: the port, the bucket that exists, the token that is accepted.
+Arguments: the port, the bucket that exists, the token that is accepted, and the service account
+whose tokens are accepted.
 """
 
+import base64
+import hashlib
 import json
 import sys
+import time
 from http import HTTPStatus
 
 from gcp_storage_emulator import server
 from gcp_storage_emulator.handlers import objects
 from gcp_storage_emulator.storage import Storage
 
-PORT, BUCKET, TOKEN = sys.argv[1:]
+PORT, BUCKET, TOKEN, ACCOUNT = sys.argv[1:]
 PAGE = 1000
+SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
+# The public key of RFC 7515, appendix A.2; its exponent is 65537.
+MODULUS = (
+    "ofgWCuLjybRlzo0tZWJjNiuSfb4p4fAkd_wWJcyQoTbji9k0l8W26mPddxHmfHQp-Vaw-4qPCJrcS2mJPMEzP1Pt0Bm4"
+    "d4QlL-yRT-SFd2lZS-pCgNMsD1W_YpRPEwOWvG6b32690r2jZ47soMZo9wGzjb_7OMg0LOL-bSf63kpaSHSXndS5z5re"
+    "xMdbBYUsLA9e-KXBdQOS-UTo7WTBEMa2R2CapHg665xsmtdVMTBQY4uDZlxvb3qCo5ZwKh9kG4LT6_I5IhlJH7aGhyxX"
+    "FvUK-DWNmoudF8NAco9_h9iaGNj8q2ethFkMLs91kzk2PAcDTW9gb54h4FRWyuXpoQ"
+)
+
+
+def decode(text):
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+def is_signed(token):
+    """True for a token that the service account signed and that is valid now."""
+    header, claims, signature = token.split(".")
+    digest = hashlib.sha256(f"{header}.{claims}".encode()).hexdigest()
+    info = "3031300d060960864801650304020105000420" + digest
+    expected = "0001" + "ff" * (256 - 3 - len(info) // 2) + "00" + info
+    modulus = int.from_bytes(decode(MODULUS), "big")
+    opened = pow(int.from_bytes(decode(signature), "big"), 65537, modulus)
+    header, claims = json.loads(decode(header)), json.loads(decode(claims))
+    return (
+        opened == int(expected, 16)
+        and header["alg"] == "RS256"
+        and claims["iss"] == claims["sub"] == ACCOUNT
+        and claims["scope"] == SCOPE
+        and "aud" not in claims
+        and claims["iat"] <= time.time() < claims["exp"] <= claims["iat"] + 3600
+    )
+
+
+def is_accepted(authorization):
+    kind, _, token = (authorization or "").partition(" ")
+    return kind == "Bearer" and (token == TOKEN or (token.count(".") == 2 and is_signed(token)))
 
 
 def refuse(response, status, reason):
@@ -48,7 +88,7 @@ def ls(request, response, storage):
 
 class Router(server.Router):
     def handle(self, method):
-        if self._request_handler.headers.get("authorization") == f"Bearer {TOKEN}":
+        if is_accepted(self._request_handler.headers.get("authorization")):
             super().handle(method)
             return
         response = server.Response(self._request_handler)

@@ -26,6 +26,8 @@ pub(crate) struct StorageServer {
     pub(crate) provider: Provider,
     pub(crate) port: u16,
     process: Child,
+    /// A directory for files that the test needs.
+    directory: tempfile::TempDir,
     /// The secrets of a user who may do everything in the bucket.
     secrets: Vec<String>,
     /// Other ways in which this user may come.
@@ -67,7 +69,8 @@ impl StorageServer {
         }
         let secrets = secrets.iter().map(|secret| (*secret).to_owned()).collect();
         let (other_access, refused_access) = (Vec::new(), Vec::new());
-        StorageServer { provider, port, process, secrets, other_access, refused_access }
+        let directory = tempfile::tempdir().unwrap();
+        StorageServer { provider, port, process, directory, secrets, other_access, refused_access }
     }
 
     /// Returns the address of a prefix in the bucket.
