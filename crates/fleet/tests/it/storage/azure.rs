@@ -22,7 +22,7 @@ const ALL: &str = "rwdlc";
 pub(super) fn start() -> Option<StorageServer> {
     let program = find_tool("azurite", "node_modules/.bin/azurite-blob")?;
     let mut server = StorageServer::run(Provider::Azure, &[ACCOUNT, KEY], |port| {
-        let mut command = Command::new(program);
+        let mut command = Command::new(&program);
         command.args(["--blobHost", "127.0.0.1", "--blobPort", &port.to_string(), "--silent"]);
         command.args(["--inMemoryPersistence", "--disableTelemetry"]);
         command.env("AZURITE_ACCOUNTS", format!("{ACCOUNT}:{KEY}"));

@@ -17,7 +17,7 @@ const ACCOUNT: &str = "takeback@fleet.iam.gserviceaccount.com";
 pub(super) fn start() -> Option<StorageServer> {
     let python = find_tool("gcp-storage-emulator", "bin/python")?;
     let mut server = StorageServer::run(Provider::Google, &[TOKEN], |port| {
-        let mut command = Command::new(python);
+        let mut command = Command::new(&python);
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/storage/google_server.py");
         command.args([script, &port.to_string(), BUCKET, TOKEN, ACCOUNT]);
         command

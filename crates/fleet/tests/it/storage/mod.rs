@@ -58,15 +58,10 @@ impl StorageServer {
     fn run(
         provider: Provider,
         secrets: &[&str],
-        command: impl FnOnce(u16) -> Command,
+        command: impl Fn(u16) -> Command,
     ) -> StorageServer {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut command = command(port);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut process = command.spawn().unwrap();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(process.try_wait().unwrap().is_none(), "the server ended");
-        }
+        // Another process may take a port before the server does.
+        let (port, process) = (0..5).find_map(|_| start_on_free_port(&command)).unwrap();
         let secrets = secrets.iter().map(|secret| (*secret).to_owned()).collect();
         let (other_access, refused_access) = (Vec::new(), Vec::new());
         let directory = tempfile::tempdir().unwrap();
@@ -127,6 +122,21 @@ impl Drop for StorageServer {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+/// Returns `None` if the program exits before it accepts connections.
+fn start_on_free_port(command: impl Fn(u16) -> Command) -> Option<(u16, Child)> {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut command = command(port);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut process = command.spawn().unwrap();
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        if process.try_wait().unwrap().is_some() {
+            return None;
+        }
+        std::thread::yield_now();
+    }
+    Some((port, process))
 }
 
 /// Returns the number of keys in a page of a listing.

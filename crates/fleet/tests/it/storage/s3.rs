@@ -43,7 +43,7 @@ pub(super) fn create_object(server: &StorageServer, key: &str) {
 fn start_with(unsigned: Option<usize>) -> Option<StorageServer> {
     let program = find_tool("moto", "bin/moto_server")?;
     let server = StorageServer::run(Provider::S3, &["any", "any"], |port| {
-        let mut command = Command::new(program);
+        let mut command = Command::new(&program);
         command.args(["-H", "127.0.0.1", "-p", &port.to_string()]);
         command.envs(unsigned.map(|count| ("INITIAL_NO_AUTH_ACTION_COUNT", count.to_string())));
         command
