@@ -1,4 +1,4 @@
-//! Tests of the fleet with real servers: PostgreSQL, and object storage.
+//! Tests of the fleet with real servers: PostgreSQL and object storage.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 

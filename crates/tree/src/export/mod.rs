@@ -1,9 +1,9 @@
 //! Export packs: packs that are built to leave the machine.
 //!
-//! The packs of the store hold private files beside all others, so they are never copied as they
-//! are. An export writes the objects that commits need into new packs, and private objects into
-//! packs of their own. No delta refers to an object in another pack, so a pack without private
-//! objects reveals nothing of them.
+//! The packs of the store hold both private files and others, so they are never copied as they are.
+//! An export writes the objects that commits need into new packs, and private objects into packs of
+//! their own. No delta refers to an object in another pack, so a pack without private objects
+//! reveals nothing of them.
 
 mod private;
 #[cfg(test)]
@@ -31,7 +31,7 @@ const RECENT_BYTES: usize = 24 << 20;
 
 /// A request for export packs.
 pub struct ExportOptions<'a> {
-    /// The commits of pins: for each workspace, the newest first.
+    /// For each workspace, the commits of its pins, the newest first.
     pub histories: &'a [Vec<Oid>],
     /// The objects that are private.
     pub privacy: ExportPrivacy<'a>,
@@ -62,8 +62,8 @@ pub struct Export {
     pub packs: Vec<ExportedPack>,
     /// The commits that were left out, because an object that they need is missing or damaged.
     pub damaged: Vec<Oid>,
-    /// True if the store has lost objects and a repair has accepted that. Commits may need objects
-    /// that were not exported.
+    /// True if the store has lost objects and the loss was accepted. Commits may need objects that
+    /// were not exported.
     pub has_losses: bool,
 }
 
@@ -72,7 +72,7 @@ pub struct Export {
 pub struct Needs {
     /// The ids of the objects.
     pub objects: HashSet<Oid>,
-    /// True if these are all of them, because nothing is damaged or lost.
+    /// True if no id is missing, because nothing is damaged or lost.
     pub is_complete: bool,
 }
 
@@ -100,8 +100,8 @@ pub enum ExportError {
 
 impl Store {
     /// Writes the objects that commits need into export packs. Changes nothing in the store, and
-    /// hinders no other process: the packs are opened at the beginning, and stay readable even if a
-    /// gc removes them.
+    /// does not get in the way of other processes: the packs are opened at the beginning, and stay
+    /// readable even if a gc removes them.
     pub fn export(&self, options: &ExportOptions<'_>) -> Result<Export, ExportError> {
         let sources = self.open_export_sources()?;
         let mut recent = RecentObjects::new(RECENT_BYTES);
@@ -130,7 +130,8 @@ impl Store {
         Ok(export)
     }
 
-    /// Finds the objects that commits need: for each workspace, the newest commit first.
+    /// Finds the objects that commits need. Each history lists the commits of a workspace, the
+    /// newest first.
     pub fn find_needs(&self, histories: &[Vec<Oid>]) -> Result<Needs, StoreError> {
         let sources = self.open_export_sources()?;
         let mut recent = RecentObjects::new(RECENT_BYTES);
@@ -200,7 +201,8 @@ struct Grouping<'a> {
     private: &'a HashSet<Oid>,
     /// True for each group of private objects.
     is_private: Vec<bool>,
-    /// The group that grows and its size in bytes, for open and for private objects.
+    /// The group that is being filled, with its size in bytes: first for objects that are not
+    /// private, then for private ones.
     growing: [Option<(usize, u64)>; 2],
 }
 
