@@ -29,8 +29,9 @@ pub use identity::KEY_PREFIX;
 pub use join::{JoinOptions, Joined};
 pub use journal::FleetJournal;
 pub use objects::{
-    Affected, CollectOptions, Collected, LastUpload, Objects, ObjectsError, ObjectsOptions, Placed,
-    Pull, PullPin, RemoteWorkspace, S3Access, UploadProgress, UploadReport, VerifiedObjects,
+    Affected, AzureAccess, CollectOptions, Collected, GoogleAccess, LastUpload, Objects,
+    ObjectsError, ObjectsOptions, Placed, Provider, Pull, PullPin, RemoteWorkspace, S3Access,
+    StorageAccess, UploadProgress, UploadReport, VerifiedObjects,
 };
 pub use search::{FleetHit, FleetResults};
 pub use sessions::FleetSession;

@@ -1,14 +1,29 @@
-//! A server of the S3 protocol for the tests of a fleet's checkpoints: moto, from PyPI.
+//! Servers of object storage for the tests of a fleet's checkpoints.
 
-use std::path::PathBuf;
-
+use crate::agents::{AgentCache, FetchError};
 use crate::clients::install_from_pypi;
 
-/// The version of moto.
+/// The version of moto, a server of the S3 protocol.
 const MOTO: &str = "5.2.5";
 
-/// Installs moto, unless it is installed. Without it, the tests that need it are skipped. Returns
-/// the directory of its environment.
-pub(crate) fn fetch_server() -> Option<PathBuf> {
-    install_from_pypi("moto", MOTO, &[&format!("moto[server,s3]=={MOTO}")])
+/// The version of gcp-storage-emulator, a server of Google Cloud Storage.
+const GOOGLE: &str = "2026.7.19";
+
+/// The version of Azurite, a server of Azure Blob Storage. Later ones need a newer Node.
+const AZURITE: &str = "3.35.0";
+
+/// Installs the servers that are missing. The tests that need one that cannot be installed are
+/// skipped.
+pub(crate) fn fetch_servers() {
+    install_from_pypi("moto", MOTO, &[&format!("moto[server,s3]=={MOTO}")]);
+    let package = format!("gcp-storage-emulator=={GOOGLE}");
+    install_from_pypi("gcp-storage-emulator", GOOGLE, &[&package]);
+    let azurite = AgentCache::for_tools()
+        .map_err(FetchError::Failed)
+        .and_then(|cache| cache.install_package("azurite", "azurite", AZURITE));
+    match azurite {
+        Ok(_) => {}
+        Err(FetchError::Unavailable(reason)) => eprintln!("azurite: {reason}"),
+        Err(FetchError::Failed(failure)) => eprintln!("azurite: {failure}"),
+    }
 }

@@ -34,7 +34,7 @@ pub(crate) fn test_everything() -> Result<(), Failure> {
         let fetched = agents.join();
         clients::fetch_checkers();
         browser::fetch_tools();
-        storage::fetch_server();
+        storage::fetch_servers();
         fetched
     });
     let targets = UsualTargets::start_build()?;

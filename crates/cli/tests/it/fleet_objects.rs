@@ -1,7 +1,10 @@
 //! Checkpoints of a fleet, in a directory that two machines share.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, channel};
 
 use serde_json::Value;
 
@@ -166,8 +169,8 @@ fn a_pull_that_fails_changes_nothing_and_says_why() {
     fs::remove_dir_all(fleet.bucket.path()).unwrap();
     let missing = fleet.first.output(&["fleet", "sync"]);
     assert!(said(&missing).contains("does not exist"), "{}", said(&missing));
-    let settings = fleet.first.output(&["config", "set", "fleet.objects", "gs://bucket"]);
-    assert!(said(&settings).contains("not supported yet"), "{}", said(&settings));
+    let settings = fleet.first.output(&["config", "set", "fleet.objects", "ftp://bucket"]);
+    assert!(said(&settings).contains("begins with s3://, gs://"), "{}", said(&settings));
     fs::create_dir(fleet.bucket.path()).unwrap();
 }
 
@@ -184,4 +187,89 @@ fn gc_and_status_and_verify_print_their_results() {
     assert!(status.contains("Checkpoints") && status.contains("Not uploaded"), "{status}");
     let verified = text(&["fleet", "verify"]);
     assert!(verified.contains("Everything is intact."), "{verified}");
+}
+
+/// Serves object storage without any objects. Returns the port, and the requests.
+fn serve_nothing() -> (u16, Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (sender, requests) = channel();
+    std::thread::spawn(move || {
+        for mut client in listener.incoming().map_while(Result::ok) {
+            let mut request = [0; 8192];
+            let length = client.read(&mut request).unwrap();
+            let request = String::from_utf8_lossy(&request[..length]).into_owned();
+            let (status, body) = match request.contains("GET /storage/v1/b/bucket/o?") {
+                true => (200, "{\"kind\": \"storage#objects\"}"),
+                false if request.contains("x-amz-date") => {
+                    (404, "<Error><Code>NoSuchKey</Code></Error>")
+                }
+                false => (404, "<Error><Code>BlobNotFound</Code></Error>"),
+            };
+            let length = body.len();
+            let head = format!("HTTP/1.1 {status} X\r\nConnection: close\r\n");
+            let _ = write!(client, "{head}Content-Length: {length}\r\n\r\n{body}");
+            let _ = sender.send(request);
+        }
+    });
+    (port, requests)
+}
+
+#[test]
+fn each_kind_of_object_storage_has_its_own_variables() {
+    let Some(fleet) = Fleet::new() else { return };
+    let (port, requests) = serve_nothing();
+    let server = format!("http://127.0.0.1:{port}");
+    let pull = |address: &str, variables: &[(&str, &str)]| {
+        fleet.first.output(&["config", "set", "fleet.objects", address]);
+        let mut command = fleet.first.command(&["fleet", "pull"]);
+        said(&command.envs(variables.iter().copied()).output().unwrap())
+    };
+    let s3 = [
+        ("AWS_ACCESS_KEY_ID", "key"),
+        ("AWS_SECRET_ACCESS_KEY", "secret"),
+        ("AWS_REGION", "eu-west-1"),
+        ("AWS_ENDPOINT_URL", &server),
+    ];
+    let account = format!("{server}/me");
+    let azure = [
+        ("AZURE_STORAGE_ACCOUNT", "me"),
+        ("AZURE_STORAGE_KEY", "a2V5"),
+        ("AZURE_STORAGE_SERVICE_ENDPOINT", &account),
+    ];
+    let sas = [("AZURE_STORAGE_SAS_TOKEN", "?sv=1&sig=x"), azure[2]];
+    let google = [("STORAGE_EMULATOR_HOST", server.as_str())];
+    for (address, variables, path, authorization) in [
+        (
+            "s3://bucket/p",
+            s3.as_slice(),
+            "/bucket/p/fleet.json ",
+            "AWS4-HMAC-SHA256 Credential=key/",
+        ),
+        ("gs://bucket/p", &google, "/storage/v1/b/bucket/o/p%2Ffleet.json?alt=media ", ""),
+        ("az://bucket/p", &azure, "/me/bucket/p/fleet.json ", "SharedKey me:"),
+        ("az://bucket/p", &sas, "/me/bucket/p/fleet.json?sv=1&sig=x ", ""),
+    ] {
+        let output = pull(address, variables);
+        assert!(output.contains("holds no checkpoints"), "{address}: {output}");
+        let request = requests.recv().unwrap();
+        assert!(request.starts_with(&format!("GET {path}")), "{request}");
+        let header = format!("authorization: {authorization}");
+        assert_eq!(request.contains("authorization:"), !authorization.is_empty(), "{request}");
+        assert!(authorization.is_empty() || request.contains(&header), "{request}");
+        requests.try_iter().for_each(drop);
+    }
+    for (address, hint) in [
+        ("s3://bucket", "set AWS_ACCESS_KEY_ID"),
+        ("gs://bucket", "set GOOGLE_APPLICATION_CREDENTIALS"),
+        ("az://bucket", "set AZURE_STORAGE_ACCOUNT"),
+    ] {
+        let output = pull(address, &[]);
+        assert!(output.contains("no keys for the object storage"), "{output}");
+        assert!(output.contains(hint), "{output}");
+    }
+    fleet.first.write("key.json", "{}");
+    let file = fleet.first.project().join("key.json");
+    let output = pull("gs://bucket", &[("GOOGLE_APPLICATION_CREDENTIALS", file.to_str().unwrap())]);
+    assert!(output.contains("it is not the JSON file of a service account's key"), "{output}");
 }

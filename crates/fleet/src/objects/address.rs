@@ -1,14 +1,21 @@
-//! Addresses of object storage: `s3://bucket/prefix` and `file:///directory`.
+//! Addresses of object storage: `s3://bucket/prefix`, `gs://bucket/prefix`,
+//! `az://container/prefix` and `file:///directory`.
 
 use std::path::PathBuf;
+
+use super::access::Provider;
+
+/// The schemes of addresses on servers.
+const SCHEMES: [(&str, Provider); 3] =
+    [("s3://", Provider::S3), ("gs://", Provider::Google), ("az://", Provider::Azure)];
 
 /// The place where a fleet keeps its checkpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ObjectsAddress {
     /// A directory, for example of a network file system.
     Directory(PathBuf),
-    /// A bucket of a server that speaks the S3 protocol. The prefix is empty or ends with a slash.
-    S3 { bucket: String, prefix: String },
+    /// A bucket on a server. The prefix is empty or ends with a slash.
+    Server { provider: Provider, bucket: String, prefix: String },
 }
 
 impl ObjectsAddress {
@@ -20,14 +27,12 @@ impl ObjectsAddress {
                 false => Err("the address of a directory begins with file:///".to_owned()),
             };
         }
-        let other = ["gs://", "az://"].into_iter().find(|scheme| text.starts_with(scheme));
-        if let Some(scheme) = other {
-            return Err(format!(
-                "addresses with {scheme} are not supported yet; use s3:// or file:///"
-            ));
-        }
-        let Some(rest) = text.strip_prefix("s3://") else {
-            return Err("the address of object storage begins with s3:// or file:///".to_owned());
+        let strip = |(scheme, provider)| Some((text.strip_prefix(scheme)?, provider));
+        let Some((rest, provider)) = SCHEMES.into_iter().find_map(strip) else {
+            return Err(
+                "the address of object storage begins with s3://, gs://, az:// or file:///"
+                    .to_owned(),
+            );
         };
         let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         let prefix = prefix.trim_end_matches('/');
@@ -35,7 +40,10 @@ impl ObjectsAddress {
             text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte))
         };
         let has_bad_part = |part: &str| part.is_empty() || part == "." || part == "..";
-        if bucket.len() < 3 || bucket.len() > 63 || !is_plain(bucket) || bucket.contains("..") {
+        // At Google, a name that consists of the parts of a domain may be longer.
+        let longest = if provider == Provider::Google { 222 } else { 63 };
+        let is_bad_length = bucket.len() < 3 || bucket.len() > longest;
+        if is_bad_length || !is_plain(bucket) || bucket.contains("..") {
             return Err("the address names no valid bucket".to_owned());
         }
         if !is_plain(prefix) || (!prefix.is_empty() && prefix.split('/').any(has_bad_part)) {
@@ -45,7 +53,7 @@ impl ObjectsAddress {
             );
         }
         let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
-        Ok(ObjectsAddress::S3 { bucket: bucket.to_owned(), prefix })
+        Ok(ObjectsAddress::Server { provider, bucket: bucket.to_owned(), prefix })
     }
 }
 
@@ -55,21 +63,24 @@ mod tests {
 
     #[test]
     fn addresses_are_parsed_or_refused_with_a_reason() {
-        let s3 = |bucket: &str, prefix: &str| ObjectsAddress::S3 {
+        let at = |provider, bucket: &str, prefix: &str| ObjectsAddress::Server {
+            provider,
             bucket: bucket.into(),
             prefix: prefix.into(),
         };
         for (text, expected) in [
-            ("s3://bucket", s3("bucket", "")),
-            ("s3://bucket/", s3("bucket", "")),
-            ("s3://my.bucket/a/b/", s3("my.bucket", "a/b/")),
+            ("s3://bucket", at(Provider::S3, "bucket", "")),
+            ("s3://bucket/", at(Provider::S3, "bucket", "")),
+            ("s3://my.bucket/a/b/", at(Provider::S3, "my.bucket", "a/b/")),
+            ("gs://bucket/a", at(Provider::Google, "bucket", "a/")),
+            ("az://container/a", at(Provider::Azure, "container", "a/")),
             ("file:///srv/fleet", ObjectsAddress::Directory("/srv/fleet".into())),
         ] {
             assert_eq!(ObjectsAddress::parse(text), Ok(expected), "{text}");
         }
         for (text, reason) in [
-            ("gs://bucket", "not supported yet"),
-            ("az://bucket", "not supported yet"),
+            ("gs://", "no valid bucket"),
+            ("az://a", "no valid bucket"),
             ("bucket", "begins with s3://"),
             ("http://bucket", "begins with s3://"),
             ("s3://", "no valid bucket"),

@@ -1,9 +1,13 @@
 //! Buckets: places for immutable objects, each with a key.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
+
+use sha2::{Digest, Sha256};
+use takeback_base::hex;
 
 use super::error::ObjectsError;
 
@@ -47,6 +51,14 @@ impl Content<'_> {
         match self {
             Content::Bytes(bytes) => bytes.len() as u64,
             Content::File { length, .. } => *length,
+        }
+    }
+
+    /// Returns the SHA-256, in hexadecimal digits.
+    pub(crate) fn digest(&self) -> Cow<'_, str> {
+        match self {
+            Content::Bytes(bytes) => Cow::Owned(hex::encode(&Sha256::digest(bytes))),
+            Content::File { digest, .. } => Cow::Borrowed(digest),
         }
     }
 

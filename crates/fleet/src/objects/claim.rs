@@ -32,7 +32,7 @@ impl Objects {
             if let Some(content) = self.bucket.read(FLEET)? {
                 // A web server may answer every request with a page.
                 if content.trim_ascii_start().starts_with(b"<") {
-                    return Err(ObjectsError::NotS3 { target: target() });
+                    return Err(ObjectsError::NotStorage { target: target() });
                 }
                 let found: FleetObject = serde_json::from_slice(&content).map_err(|error| {
                     ObjectsError::Damaged { key: FLEET.to_owned(), reason: error.to_string() }

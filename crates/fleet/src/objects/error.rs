@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use takeback_tree::{CheckoutError, ExportError, PinCopyError, StoreError};
 
+use super::access::Provider;
+
 /// The reason why an operation on the checkpoints of a fleet failed. The checkpoints on this machine
 /// are intact in any case.
 #[derive(Debug, thiserror::Error)]
@@ -17,7 +19,9 @@ pub enum ObjectsError {
     #[error("this machine does not belong to a fleet")]
     NotJoined,
     #[error("no keys for the object storage")]
-    NoCredentials,
+    NoCredentials { provider: Provider },
+    #[error("the key for the object storage cannot be used: {reason}")]
+    BadKey { provider: Provider, reason: String },
     #[error("{target} cannot be reached")]
     Unreachable { target: String, source: io::Error },
     #[error("{target} does not exist")]
@@ -25,15 +29,15 @@ pub enum ObjectsError {
     #[error("access to {target} is denied")]
     Permission { target: String, reason: String },
     #[error("the object storage refuses the keys for {target}")]
-    Credentials { target: String, reason: String },
+    Credentials { provider: Provider, target: String, reason: String },
     #[error("this machine's clock is {difference}, so the object storage refuses its requests")]
     Clock { difference: String },
     #[error("{target} is in another region")]
     Region { target: String, reason: String },
     #[error("{target} answers with an error")]
     Server { target: String, reason: String },
-    #[error("{target} does not speak the S3 protocol")]
-    NotS3 { target: String },
+    #[error("{target} does not speak the protocol that the address names")]
+    NotStorage { target: String },
     #[error("{target} cannot be written to")]
     Directory { target: String, source: io::Error },
     #[error("{target} holds the checkpoints of another fleet")]

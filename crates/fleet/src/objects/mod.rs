@@ -5,7 +5,9 @@
 //! each checkpoint. Everything is immutable and created once, so nothing contends. `layout` describes
 //! the keys.
 
+mod access;
 mod address;
+mod azure;
 mod bucket;
 mod choices;
 mod claim;
@@ -14,9 +16,11 @@ mod directory;
 mod error;
 mod facts;
 mod fetch;
+mod google;
 mod layout;
 mod packs;
 mod pull;
+mod remote;
 mod s3;
 mod staging;
 mod state;
@@ -29,18 +33,21 @@ use std::path::Path;
 use takeback_base::durable::FileLock;
 use takeback_base::lock_wait::LockWait;
 
+pub use self::access::{AzureAccess, GoogleAccess, Provider, S3Access, StorageAccess};
 pub use self::collect::{CollectOptions, Collected};
 pub use self::error::ObjectsError;
 pub use self::pull::{Placed, Pull, PullPin, RemoteWorkspace};
-pub use self::s3::S3Access;
 pub use self::state::LastUpload;
 pub use self::upload::{UploadProgress, UploadReport};
 pub use self::verify::{Affected, VerifiedObjects};
 
 use self::address::ObjectsAddress;
+use self::azure::Azure;
 use self::bucket::Bucket;
 use self::directory::DirectoryBucket;
-use self::s3::S3Bucket;
+use self::google::Google;
+use self::remote::{Protocol, RemoteBucket};
+use self::s3::S3;
 use self::state::UploadState;
 use crate::identity::{Files, FleetKey, Identity};
 use crate::{Encrypt, FleetSettings};
@@ -53,8 +60,8 @@ pub struct ObjectsOptions<'a> {
     pub settings: &'a FleetSettings,
     /// The name of this machine if the settings have none.
     pub host_name: String,
-    /// The keys and the server for addresses that begin with `s3://`.
-    pub access: &'a S3Access,
+    /// The keys and the servers for addresses of object storage.
+    pub access: &'a StorageAccess,
     /// The time to wait while another process uploads.
     pub lock_wait: LockWait,
 }
@@ -82,13 +89,8 @@ impl Objects {
         let ObjectsOptions { home, settings, host_name, access, lock_wait } = options;
         let address = settings.objects.as_deref().ok_or(ObjectsError::NotConfigured)?;
         let limit = settings.upload_kb_per_second.map(|limit| limit.saturating_mul(1024).max(1));
-        let bucket: Box<dyn Bucket> =
-            match ObjectsAddress::parse(address).map_err(ObjectsError::BadAddress)? {
-                ObjectsAddress::Directory(path) => Box::new(DirectoryBucket::open(&path, limit)?),
-                ObjectsAddress::S3 { bucket, prefix } => {
-                    Box::new(S3Bucket::open(&bucket, &prefix, access, limit)?)
-                }
-            };
+        let address = ObjectsAddress::parse(address).map_err(ObjectsError::BadAddress)?;
+        let bucket = open_bucket(&address, access, limit)?;
         let files = Files::in_home(home);
         let identity = files.read_identity()?.ok_or(ObjectsError::NotJoined)?;
         let key = files.read_key()?;
@@ -125,6 +127,37 @@ impl Objects {
     fn key(&self) -> Result<&[u8; 32], ObjectsError> {
         self.key.as_ref().map(|FleetKey(key)| key).ok_or(ObjectsError::NoKey)
     }
+}
+
+fn open_bucket(
+    address: &ObjectsAddress,
+    access: &StorageAccess,
+    bytes_per_second: Option<u64>,
+) -> Result<Box<dyn Bucket>, ObjectsError> {
+    let (provider, bucket, prefix) = match address {
+        ObjectsAddress::Directory(path) => {
+            return Ok(Box::new(DirectoryBucket::open(path, bytes_per_second)?));
+        }
+        ObjectsAddress::Server { provider, bucket, prefix } => (*provider, bucket, prefix),
+    };
+    let (origin, protocol): (_, Box<dyn Protocol>) = match provider {
+        Provider::S3 => {
+            let (origin, s3) = S3::open(bucket, &access.s3)?;
+            (origin, Box::new(s3))
+        }
+        Provider::Google => {
+            let (origin, google) = Google::open(bucket, &access.google)?;
+            (origin, Box::new(google))
+        }
+        Provider::Azure => {
+            let (origin, azure) = Azure::open(bucket, &access.azure)?;
+            (origin, Box::new(azure))
+        }
+    };
+    let noun = if provider == Provider::Azure { "container" } else { "bucket" };
+    let name = format!("the {noun} {bucket}");
+    let bucket = RemoteBucket::new(provider, origin, protocol, &name, prefix, bytes_per_second);
+    Ok(Box::new(bucket))
 }
 
 /// Makes the next upload accept what the bucket has from this machine, because this home was restored

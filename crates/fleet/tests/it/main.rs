@@ -1,4 +1,4 @@
-//! Tests of the fleet with a real PostgreSQL server and a real S3 server.
+//! Tests of the fleet with real servers: PostgreSQL and object storage.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
@@ -9,11 +9,11 @@ mod faults;
 mod join;
 mod kills;
 mod machine;
+mod objects;
 mod proxy;
 mod reading;
-mod s3;
-mod s3_server;
 mod server;
+mod storage;
 mod sync;
 mod tasks;
 mod tls;

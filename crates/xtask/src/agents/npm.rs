@@ -36,6 +36,14 @@ impl AgentCache {
         Ok(AgentCache { directory, node: None }.with_node())
     }
 
+    /// Returns the cache of the servers that tests use, which run with any Node.
+    pub(crate) fn for_tools() -> Result<AgentCache, Failure> {
+        let directory = target_directory().join("tools");
+        fs::create_dir_all(&directory)
+            .map_err(|error| format!("cannot create {}: {error}", directory.display()))?;
+        Ok(AgentCache { directory, node: None })
+    }
+
     /// Fetches Node if the machine's own version is too old. If that fails, the agents that need it
     /// will report the problem.
     fn with_node(mut self) -> AgentCache {

@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 use takeback_fleet::{
-    FleetSettings, LastUpload, Objects, ObjectsError, ObjectsOptions, S3Access, UploadReport,
+    AzureAccess, FleetSettings, GoogleAccess, LastUpload, Objects, ObjectsError, ObjectsOptions,
+    S3Access, StorageAccess, UploadReport,
 };
 
 use super::{host_name, read_settings};
@@ -29,17 +30,38 @@ pub(super) fn open_objects(context: &Context) -> Result<Objects, Failure> {
 }
 
 fn open_with(settings: &FleetSettings, context: &Context) -> Result<Objects, ObjectsError> {
+    let access = read_access(context);
+    let host_name = host_name();
+    let (home, lock_wait) = (&context.home, LOCK_WAIT);
+    Objects::open(ObjectsOptions { home, settings, host_name, access: &access, lock_wait })
+}
+
+/// Reads the variables that say how object storage is reached.
+fn read_access(context: &Context) -> StorageAccess {
     let variable = |name: &str| Some(context.variable(name)?.to_string_lossy().into_owned());
-    let access = S3Access {
+    let s3 = S3Access {
         access_key: variable("AWS_ACCESS_KEY_ID"),
         secret_key: variable("AWS_SECRET_ACCESS_KEY"),
         session_token: variable("AWS_SESSION_TOKEN"),
         region: variable("AWS_REGION").or_else(|| variable("AWS_DEFAULT_REGION")),
         endpoint: variable("AWS_ENDPOINT_URL_S3").or_else(|| variable("AWS_ENDPOINT_URL")),
     };
-    let host_name = host_name();
-    let (home, lock_wait) = (&context.home, LOCK_WAIT);
-    Objects::open(ObjectsOptions { home, settings, host_name, access: &access, lock_wait })
+    let google = match variable("STORAGE_EMULATOR_HOST") {
+        // An emulator gets no credentials, as with Google's own programs.
+        Some(host) => GoogleAccess { endpoint: Some(host), ..GoogleAccess::default() },
+        None => GoogleAccess {
+            token: variable("GOOGLE_OAUTH_ACCESS_TOKEN"),
+            key_file: context.variable("GOOGLE_APPLICATION_CREDENTIALS").map(Into::into),
+            endpoint: None,
+        },
+    };
+    let azure = AzureAccess {
+        account: variable("AZURE_STORAGE_ACCOUNT"),
+        key: variable("AZURE_STORAGE_KEY"),
+        sas_token: variable("AZURE_STORAGE_SAS_TOKEN"),
+        endpoint: variable("AZURE_STORAGE_SERVICE_ENDPOINT"),
+    };
+    StorageAccess { s3, google, azure }
 }
 
 /// Uploads the checkpoints that the object storage lacks. Returns `None` if no object storage is

@@ -1,6 +1,6 @@
 //! Hints for the errors of a fleet's checkpoints.
 
-use takeback_fleet::ObjectsError;
+use takeback_fleet::{ObjectsError, Provider};
 use takeback_tree::CheckoutError;
 
 use super::{LATER, SPACE, VERIFY};
@@ -10,24 +10,51 @@ impl From<ObjectsError> for Failure {
     fn from(error: ObjectsError) -> Failure {
         let safe = "nothing is lost: the checkpoints on this machine are complete";
         let hint = match &error {
-            ObjectsError::NotConfigured => "run `takeback config set fleet.objects s3://BUCKET`",
+            ObjectsError::NotConfigured => {
+                "run `takeback config set fleet.objects s3://BUCKET` (or gs://, az://, file:///)"
+            }
             ObjectsError::BadAddress(_) => {
-                "fix `fleet.objects` in config.toml, or AWS_ENDPOINT_URL"
+                "fix `fleet.objects` in config.toml, or the variable that names the server"
             }
             ObjectsError::NotJoined => "run `takeback fleet init`",
-            ObjectsError::NoCredentials => "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+            ObjectsError::NoCredentials { provider } => match provider {
+                Provider::S3 => "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+                Provider::Google => {
+                    "set GOOGLE_APPLICATION_CREDENTIALS to the file with a service account's key"
+                }
+                Provider::Azure => {
+                    "set AZURE_STORAGE_ACCOUNT, and AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN"
+                }
+            },
+            ObjectsError::BadKey { provider, .. } => match provider {
+                Provider::Azure => "set AZURE_STORAGE_KEY to a key of the storage account",
+                Provider::Google | Provider::S3 => {
+                    "set GOOGLE_APPLICATION_CREDENTIALS to the file with a service account's key"
+                }
+            },
             ObjectsError::NoBucket { .. } => {
                 "create it, or fix `fleet.objects` in config.toml; takeback creates no buckets"
             }
             ObjectsError::Permission { .. } => {
                 "the keys need the rights to list, read, create and delete objects there"
             }
-            ObjectsError::Credentials { .. } => {
-                "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN"
-            }
+            ObjectsError::Credentials { provider, .. } => match provider {
+                Provider::S3 => {
+                    "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN"
+                }
+                Provider::Google => {
+                    "check GOOGLE_APPLICATION_CREDENTIALS; the token in \
+                     GOOGLE_OAUTH_ACCESS_TOKEN is valid for an hour at most"
+                }
+                Provider::Azure => {
+                    "check AZURE_STORAGE_ACCOUNT, and AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN"
+                }
+            },
             ObjectsError::Clock { .. } => "set the clock; nothing is lost",
             ObjectsError::Region { .. } => "set AWS_REGION to the region of the bucket",
-            ObjectsError::NotS3 { .. } => "check `fleet.objects` and AWS_ENDPOINT_URL",
+            ObjectsError::NotStorage { .. } => {
+                "check `fleet.objects`, and the variable that names the server"
+            }
             ObjectsError::Unreachable { .. }
             | ObjectsError::Server { .. }
             | ObjectsError::Directory { .. } => safe,

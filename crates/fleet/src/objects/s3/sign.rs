@@ -20,7 +20,7 @@ pub(crate) struct Signable<'a> {
     /// The parameters, percent-encoded and sorted.
     pub(crate) query: &'a str,
     /// The headers, with names in lower case.
-    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) headers: Vec<(&'a str, String)>,
     /// The SHA-256 of the body, in hexadecimal digits.
     pub(crate) digest: &'a str,
 }
@@ -35,7 +35,7 @@ pub(crate) fn sign(
 ) -> String {
     let mut headers = request.headers.clone();
     headers.sort();
-    let names: Vec<&str> = headers.iter().map(|(name, _)| name.as_str()).collect();
+    let names: Vec<&str> = headers.iter().map(|(name, _)| *name).collect();
     let names = names.join(";");
     let lines: String =
         headers.iter().map(|(name, value)| format!("{name}:{}\n", value.trim())).collect();
@@ -62,29 +62,12 @@ fn authenticate(key: &[u8], text: &str) -> Vec<u8> {
     mac.finalize().into_bytes().to_vec()
 }
 
-/// Encodes a part of a path or query: everything except letters, digits and `-._~`.
-pub(crate) fn percent_encode(text: &str) -> String {
-    let mut out = String::new();
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                out.push(byte as char);
-            }
-            _ => {
-                out.push('%');
-                out.push_str(&hex::encode(&[byte]).to_uppercase());
-            }
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn header(name: &str, value: &str) -> (String, String) {
-        (name.to_owned(), value.to_owned())
+    fn header<'a>(name: &'a str, value: &str) -> (&'a str, String) {
+        (name, value.to_owned())
     }
 
     /// The examples in Amazon's documentation, "Signature Calculations for the Authorization
@@ -148,6 +131,5 @@ mod tests {
             let signed = sign(&request, &credentials, "us-east-1", "20130524T000000Z");
             assert!(signed.ends_with(&format!("Signature={signature}")), "{signed}");
         }
-        assert_eq!(percent_encode("a/b c$é"), "a%2Fb%20c%24%C3%A9");
     }
 }
