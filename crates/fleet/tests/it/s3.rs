@@ -73,7 +73,11 @@ fn address() -> String {
     format!("s3://{BUCKET}/team/a")
 }
 
-fn open_objects(home: &Path, address: &str, access: &S3Access) -> Result<Objects, ObjectsError> {
+pub(crate) fn open_objects(
+    home: &Path,
+    address: &str,
+    access: &S3Access,
+) -> Result<Objects, ObjectsError> {
     let settings = FleetSettings {
         name: Some("first".into()),
         objects: Some(address.into()),
