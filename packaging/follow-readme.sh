@@ -1,6 +1,6 @@
 #!/bin/sh
 # Follows the README in a clean root: a new HOME, and a PATH with only the given program and the
-# system's. Fails if a command in the section "Sixty seconds" fails.
+# system's programs. Fails if a command in the section "Sixty seconds" fails.
 #
 # usage: follow-readme.sh README PROGRAM
 #
@@ -19,7 +19,7 @@ mkdir -p "$root/bin" "$root/home/code/shop/src"
 ln -s "$program" "$root/bin/takeback"
 cat > "$root/bin/claude" << 'CLAUDE'
 #!/bin/sh
-# A resumed conversation ends at once.
+# A resumed conversation exits immediately.
 [ $# -eq 0 ] || exit 0
 session=$(cat /proc/sys/kernel/random/uuid)
 log="$HOME/.claude/projects/shop/$session.jsonl"

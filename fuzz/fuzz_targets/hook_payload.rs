@@ -1,5 +1,4 @@
-//! Hook payloads: a byte for the agent, a byte for the event that the hook is told about, and the
-//! JSON.
+//! Hook payloads: a byte for the agent, a byte for the event, and the JSON.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Lines that an agent sends to `takeback rpc`, which serves them with a separate home.
+//! Lines that an agent sends to `takeback rpc`, which uses a home for this target alone.
 
 #![no_main]
 

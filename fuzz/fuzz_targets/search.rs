@@ -1,4 +1,4 @@
-//! Search queries, run on a small ledger and compared with the definition of a match.
+//! Search queries, run on a small ledger. The results are compared with the definition of a match.
 
 #![no_main]
 

@@ -61,7 +61,7 @@ class FilesTest(ScratchTest):
             graph.invoke({"name": name}, config_of("t"), durability="sync")
         return saver, graph
 
-    def test_every_checkpoint_has_the_files_as_they_were_at_its_moment(self) -> None:
+    def test_every_checkpoint_has_the_files_as_they_were_at_that_moment(self) -> None:
         saver, graph = self.run_twice()
         states = list(graph.get_state_history(config_of("t")))
         expected = {

@@ -54,7 +54,7 @@ class AgentTest(ScratchTest):
         self.assertEqual([one["outcome"] for one in kept["calls"]], ["ok"])
         self.assertIsNotNone(kept["ended_at"])
 
-    def test_an_exception_in_a_tool_is_its_outcome(self) -> None:
+    def test_an_exception_in_a_tool_is_reported_as_an_error(self) -> None:
         takeback = self.connect()
         session = takeback.session("mine", "s")
         with self.assertRaises(ZeroDivisionError):
@@ -74,6 +74,18 @@ class AgentTest(ScratchTest):
                 ran = True
         self.assertFalse(ran)
         self.assertIn("takeback refuses this call: it would", str(caught.exception))
+
+    def test_strict_mode_refuses_a_call_that_is_not_protected_and_says_why(self) -> None:
+        home = self.base / ".takeback"
+        home.mkdir(mode=0o700)
+        (home / "config.toml").write_text("[checkpoints]\nstrict = true\nmax_named_mb = 1\n")
+        (self.project / "model.bin").write_bytes(os.urandom(12_000_000))
+        session = self.connect().session("mine", "s")
+        session.start_turn("clean up")
+        with self.assertRaises(ToolRefusedError) as caught:
+            with session.tool_call("bash", {"command": "rm model.bin"}):
+                self.fail("it ran")
+        self.assertRegex(str(caught.exception), "not fully protected: .*model.bin: .+")
 
     def test_an_outdated_plan_and_a_blocked_one_change_nothing(self) -> None:
         takeback = self.connect()
@@ -108,7 +120,7 @@ class AgentTest(ScratchTest):
         # The connection still works.
         self.assertEqual(takeback.initialize()["protocol"], 1)
 
-    def test_paths_that_are_not_utf8_come_back(self) -> None:
+    def test_paths_that_are_not_utf8_arrive_unchanged(self) -> None:
         takeback = self.connect()
         name = os.fsdecode(b"caf\xe9")
         self.write(name, "1")

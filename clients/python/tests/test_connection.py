@@ -37,7 +37,7 @@ class StartTest(ScratchTest):
     def test_a_program_that_is_not_takeback_is_refused(self) -> None:
         with self.assertRaisesRegex(StartError, "cannot start takeback rpc: .*got hello"):
             self.connect_fake("speak nonsense")
-        with self.assertRaisesRegex(StartError, "speaks protocol 2, this client 1"):
+        with self.assertRaisesRegex(StartError, "but this client speaks protocol 1"):
             self.connect_fake("speak protocol 2")
         with self.assertRaisesRegex(StartError, "ended with exit code 1.*: no such option"):
             self.connect_fake("die at once")

@@ -101,9 +101,9 @@ export class Takeback extends MethodCalls {
   }
 
   /**
-   * Ends takeback, and waits for it up to this time.
+   * Ends takeback, and waits up to this long until it has exited.
    *
-   * A process that is still completing a late checkpoint is not killed. It ends by itself.
+   * A process that is still completing a late checkpoint is not killed. It exits by itself.
    */
   close(milliseconds = CLOSE_TIMEOUT): Promise<void> {
     return this.#connection.close(milliseconds);

@@ -90,7 +90,7 @@ export class Connection {
     return request.result;
   }
 
-  /** Ends takeback. Requests that have not been sent fail; one that has been sent is awaited. */
+  /** Ends takeback. Waits for the request that has been sent; all others fail. */
   async close(milliseconds: number): Promise<void> {
     this.#isClosed = true;
     for (const request of this.#queue.splice(0)) {
@@ -137,8 +137,9 @@ export class Connection {
       const line = this.#makeLine("initialize", {});
       const info = (await this.#ask(server, "initialize", line)) as ServerInfo;
       if (info.protocol !== PROTOCOL) {
-        const message = `takeback ${info.version} speaks protocol ${info.protocol}`;
-        throw new StartError(`${message}, this client ${PROTOCOL}`, "update the older of the two");
+        const theirs = `takeback ${info.version} speaks protocol ${info.protocol}`;
+        const message = `${theirs}, but this client speaks protocol ${PROTOCOL}`;
+        throw new StartError(message, "update the older of the two");
       }
       this.#maxLineBytes = info.max_line_bytes;
       return server;

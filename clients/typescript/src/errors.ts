@@ -65,12 +65,20 @@ export class ServerDiedError extends TakebackError {
   }
 }
 
+/** Says why takeback refuses a call. */
+function describeRefusal(report: Report): string {
+  if (report.tampering.length > 0) return `it would ${report.tampering.join("; ")}`;
+  // Strict mode refuses calls that are not fully protected.
+  const lost = report.unprotected.map((one) => `${one.path}: ${one.reason}`);
+  return `it is not fully protected: ${[...lost, ...report.failures].join("; ")}`;
+}
+
 /** takeback refuses a tool call, so the agent must not run it. */
 export class ToolRefusedError extends TakebackError {
   readonly report: Report;
 
   constructor(report: Report) {
-    super(`takeback refuses this call: it would ${report.tampering.join("; ")}`);
+    super(`takeback refuses this call: ${describeRefusal(report)}`);
     this.report = report;
   }
 }

@@ -209,7 +209,7 @@ export abstract class MethodCalls {
     return this.call("threads.put", params);
   }
 
-  /** Stores results of a task that works on the step after a state. */
+  /** Stores results of a task that the graph runs in the step after a state. */
   threadsWrite(params: Params<"threads.write">): Promise<Result<"threads.write">> {
     return this.call("threads.write", params);
   }
@@ -229,7 +229,7 @@ export abstract class MethodCalls {
     return this.call("threads.copy", params);
   }
 
-  /** Deletes all states except the latest of each namespace and the states that it needs. */
+  /** Deletes all states except the latest of each namespace and those that these need. */
   threadsPrune(params: Params<"threads.prune">): Promise<Result<"threads.prune">> {
     return this.call("threads.prune", params);
   }

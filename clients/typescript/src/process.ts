@@ -109,7 +109,7 @@ export class ServerProcess {
   /**
    * Closes the pipes and waits for the process to end.
    *
-   * A process that is still completing a late checkpoint is left alone. It ends by itself.
+   * A process that is still completing a late checkpoint is left alone. It exits by itself.
    */
   async close(milliseconds: number): Promise<void> {
     this.#child.stdin.end();

@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
+import { randomBytes } from "node:crypto";
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -62,7 +63,7 @@ test("a turn is taken back with its messages, and the model is told", async (t) 
   assert.notEqual(kept.ended_at, null);
 });
 
-test("an exception in a tool is its outcome", async (t) => {
+test("an exception in a tool is reported as an error", async (t) => {
   const takeback = await new Scratch(t).connect();
   const session = takeback.session({ agent: "mine", session: "s" });
   const failing = () => {
@@ -80,6 +81,19 @@ test("an exception in a tool is its outcome", async (t) => {
     calls?.map((one) => one.outcome),
     ["error", "denied"],
   );
+});
+
+test("strict mode refuses a call that is not protected, and says why", async (t) => {
+  const scratch = new Scratch(t);
+  mkdirSync(join(scratch.base, ".takeback"), { mode: 0o700 });
+  const settings = "[checkpoints]\nstrict = true\nmax_named_mb = 1\n";
+  writeFileSync(join(scratch.base, ".takeback", "config.toml"), settings);
+  writeFileSync(join(scratch.project, "model.bin"), randomBytes(12_000_000));
+  const session = (await scratch.connect()).session({ agent: "mine", session: "s" });
+  await session.startTurn("clean up");
+  const input = { command: "rm model.bin" };
+  const refused = session.toolCall({ tool: "bash", input }, () => assert.fail("it ran"));
+  await assert.rejects(refused, /not fully protected: .*model.bin: .+/);
 });
 
 test("a call that would delete the history is refused and does not run", async (t) => {
@@ -142,7 +156,7 @@ test("errors have types, causes and hints", async (t) => {
   assert.equal((await takeback.initialize()).protocol, 1);
 });
 
-test("paths that are not UTF-8 come back", async (t) => {
+test("paths that are not UTF-8 arrive unchanged", async (t) => {
   const scratch = new Scratch(t);
   const takeback = await scratch.connect();
   const name = Buffer.from([0x63, 0x61, 0x66, 0xe9]);

@@ -49,7 +49,7 @@ test("a program that is not takeback is refused", async (t) => {
   const scratch = new Scratch(t);
   const start = (behavior: string) => scratch.connectFake(behavior);
   await assert.rejects(start("speak nonsense"), /cannot start takeback rpc: .*got hello/);
-  await assert.rejects(start("speak protocol 2"), /speaks protocol 2, this client 1/);
+  await assert.rejects(start("speak protocol 2"), /but this client speaks protocol 1/);
   await assert.rejects(start("die at once"), /ended with exit code 1 .*: no such option/);
   await assert.rejects(scratch.connectFake("stay silent", { timeout: SHORT }), (error) => {
     assert.ok(error instanceof RequestTimeoutError || error instanceof StartError, String(error));

@@ -1,5 +1,5 @@
-// Adds takeback's commands to Cline, which answers them without its model. Leaves the messages that
-// were taken back out of the requests to the model.
+// Adds takeback's commands to Cline; they are answered without the model. Messages that were taken
+// back are left out of the requests to the model.
 
 import { spawn } from "node:child_process"
 import { createHash } from "node:crypto"
@@ -31,8 +31,8 @@ function findHome() {
 let session
 
 /**
- * Reads which messages the model must not see. Returns null if there are none. Otherwise, returns
- * for each part of a message whether it is hidden, once for each time that the part occurs.
+ * Reads which messages the model must not see. Returns null if there are none. Otherwise, maps each
+ * part of a message to a list that says for each occurrence of the part whether it is hidden.
  */
 function readHidden() {
   try {

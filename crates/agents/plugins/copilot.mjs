@@ -1,5 +1,5 @@
-// Adds takeback's commands to Copilot CLI, which answers them without its model, and shows the
-// conversation that continues after a rollback.
+// Adds takeback's commands to Copilot CLI; they are answered without the model. After a rollback,
+// shows the conversation that continues.
 
 import { spawn } from "node:child_process"
 import { readFileSync, rmSync, writeFileSync } from "node:fs"

@@ -1,4 +1,4 @@
-// Reports to takeback what opencode does, passes takeback's notices to opencode's model, and shows
+// Reports opencode's actions to takeback, passes takeback's notices to opencode's model, and shows
 // takeback's warnings to the user.
 
 import { spawn } from "node:child_process"

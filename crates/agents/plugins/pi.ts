@@ -1,4 +1,4 @@
-// Reports to takeback what pi does, passes takeback's notices to pi's model, and shows takeback's
+// Reports pi's actions to takeback, passes takeback's notices to pi's model, and shows takeback's
 // warnings to the user.
 
 import { spawn } from "node:child_process"

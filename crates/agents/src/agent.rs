@@ -38,7 +38,8 @@ pub struct Agent {
     pub refusal: Refusal,
     /// The events at which a hook can answer the user's prompt in place of the model.
     pub answer_events: &'static [&'static str],
-    /// The sign that the agent is running without a user, if the agent gives one.
+    /// The sign by which the agent shows that it is running without a user; `None` if it gives no
+    /// such sign.
     pub(crate) headless_sign: Option<HeadlessSign>,
     /// Limitations that apply when takeback is used with this agent.
     pub limitations: &'static [&'static str],
@@ -181,7 +182,7 @@ pub enum WarningFormat {
     ContextModification,
     /// `{"warning": …}`, shown by takeback's plugin inside the agent
     Plugin,
-    /// Only standard error: the agent cannot show a warning.
+    /// No JSON: the warning is written to standard error, because the agent cannot show it.
     None,
 }
 

@@ -210,8 +210,8 @@ pub const AGENTS: &[Agent] = &[
         limitations: &[
             "its hooks do not report prompts; takeback reads them from the agent's log instead",
             "/undo is Cline's own command; takeback's is /takeback-undo",
-            "what /rollback takes back in an open conversation stays hidden from the model only as \
-             long as takeback's plugin is installed",
+            "messages that /rollback takes back in an open conversation stay hidden from the \
+             model only as long as takeback's plugin is installed",
         ],
         wiring: Some(&wiring::cline::WIRING),
         event_keys: &["hookName"],

@@ -65,8 +65,8 @@ pub(crate) fn from_response(response: &Value) -> Option<String> {
     }
 }
 
-/// Finds the exit code in the text in which an agent reports the result of a shell command.
-/// Searches only the first line and the last few lines.
+/// Finds the exit code in the text that reports the result of a shell command. Searches only the
+/// first line and the last few lines.
 pub(crate) fn find_exit_code(text: &str) -> Option<i64> {
     const MARKS: [&str; 3] = ["exit code:", "process exited with code", "completed with exit code"];
     let code = |line: &str| {

@@ -69,8 +69,7 @@ impl SlashCommand {
         }
     }
 
-    /// Lists the arguments without options, and without the word that names the action, such as
-    /// `diff`.
+    /// Lists the arguments, leaving out options and the word that names the action, such as `diff`.
     fn plain_words(&self) -> impl Iterator<Item = &str> {
         let names_verb = self.verb() != Verb::Rollback && self.verb() != Verb::UndoTurn;
         let words = self.arguments.iter().map(String::as_str);

@@ -6,16 +6,15 @@ use takeback_undo::Unprotected;
 /// The maximum number of paths that a warning lists. The rest are only counted.
 const LISTED: usize = 5;
 
-/// Writes the text of a warning about a call that would delete or change takeback's own history or
-/// hooks.
+/// Composes a warning about a call that would delete or change takeback's own history or hooks.
 pub fn tampering_text(tampering: &[String]) -> String {
     let mut text = String::new();
     push_list(&mut text, "This call would damage takeback's history:", tampering);
     text.trim_end().to_owned()
 }
 
-/// Writes the text of a warning about failures, and about paths that a call may change but no
-/// checkpoint can restore. Returns `None` if there is nothing to report.
+/// Composes a warning about failures, and about paths that a call may change but no checkpoint can
+/// restore. Returns `None` if there is nothing to report.
 pub fn warning_text(unprotected: &[&Unprotected], failures: &[String]) -> Option<String> {
     let of_kind = |is_replaceable: bool| {
         let all = unprotected.iter().filter(move |lost| lost.is_replaceable == is_replaceable);

@@ -28,7 +28,7 @@ pub fn shorten_start(text: &str, columns: usize) -> String {
     format!("…{}", &text[text.len() - kept..])
 }
 
-/// Returns the number of bytes of these graphemes that fit into this many columns, or `None` if all
+/// Returns the length in bytes of the graphemes that fit into this many columns, or `None` if all
 /// of them fit.
 fn end_of_prefix<'t>(graphemes: impl Iterator<Item = &'t str>, columns: usize) -> Option<usize> {
     let (mut end, mut used) = (0, 0);

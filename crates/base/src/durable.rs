@@ -25,7 +25,7 @@ const DIRECTORY_MODE: u32 = 0o700;
 /// The event that a finished write must survive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Durability {
-    /// The end of the process: the content may still be only in memory.
+    /// The end of the process. A power cut can still destroy the content.
     Cached,
     /// A power cut: the file and its directory are synced.
     Synced,

@@ -14,8 +14,8 @@ pub fn keep_owner(file: &File, replaced: &Metadata) -> io::Result<()> {
     fchown(file, Some(replaced.uid()), Some(replaced.gid()))
 }
 
-/// Gives a new file or directory to the owner of its directory if this process runs as root, so
-/// that a user can use the files that root creates in the user's home directory.
+/// If this process runs as root, gives a new file or directory to the owner of its parent
+/// directory. A user can then use the files that root creates in the user's home directory.
 pub fn adopt_owner(path: &Path) -> io::Result<()> {
     let Some(directory) = path.parent() else { return Ok(()) };
     if !rustix::process::geteuid().is_root() {

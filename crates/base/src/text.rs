@@ -1,4 +1,4 @@
-//! Untrusted text that must not control the terminal in which it is shown, and mistyped names.
+//! Making untrusted text safe to show on a terminal, and recognizing mistyped names.
 
 /// True if a terminal interprets this character instead of showing it: the character controls the
 /// terminal, breaks the line, or reorders the text around it.

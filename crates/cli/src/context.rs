@@ -243,7 +243,7 @@ impl Context {
     }
 
     /// Creates the context for a command that works with another home and asks no questions. The
-    /// profile is not used, because the other home need not have it.
+    /// profile is not used, because it may not exist in the other home.
     pub(crate) fn in_home(&self, directory: &Path, home: &Path) -> Context {
         let globals = Globals {
             directory: None,
@@ -339,9 +339,9 @@ impl Context {
     }
 
     /// Returns the directory for the copies that imports make. It is beside the ledger, because the
-    /// copies are private and may be large. Its name is unlikely to be in use, because
-    /// takeback deletes everything in it, and the user may have chosen a home that also holds other
-    /// files.
+    /// copies are private and may be large. takeback deletes everything in this directory, so its
+    /// name is one that the user's own files are unlikely to have: the user may have chosen a home
+    /// that also holds other files.
     pub(crate) fn scratch(&self) -> PathBuf {
         self.home.join("import-copies")
     }

@@ -27,7 +27,7 @@ pub(crate) fn read_event(input: impl Read) -> io::Result<Vec<u8>> {
     }
 }
 
-/// An input from which reading fails if nothing arrives for too long.
+/// An input that fails with an error if nothing arrives for too long.
 pub(crate) struct TimedInput<F> {
     input: F,
     /// The maximum time between two reads; `None` if there is no limit.

@@ -22,8 +22,8 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// The maximum number of recently read logs that a command checks for new entries.
 const RECENT: usize = 64;
 
-/// The maximum number of these logs that may be in databases. Checking such a log requires opening
-/// its database.
+/// The maximum number of logs in databases that a command checks for new entries. To check such a
+/// log, the command has to open the database.
 const RECENT_IN_DATABASES: usize = 4;
 
 /// Imports the logs of a session, then imports them again after the agent has had time to log the

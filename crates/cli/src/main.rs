@@ -59,7 +59,7 @@ fn main() -> ExitCode {
     let is_hook = matches!(command, Command::Hook(_));
     let context = Context::new(globals, command.caller());
     if let (Command::Acp(arguments), Err(failure)) = (&command, &context) {
-        // A problem with takeback's home must not keep the editor from its agent.
+        // A problem with takeback's home must not keep the editor from reaching its agent.
         return finish(commands::acp::run_without_checkpoints(arguments, failure));
     }
     let result = context.and_then(|context| {

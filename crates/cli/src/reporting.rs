@@ -216,7 +216,7 @@ impl PendingReport {
     }
 
     /// Waits until the turn is concluded, but no longer than the agent waits for a checkpoint. The
-    /// work in the background does the rest.
+    /// rest of the work is done in the background.
     fn wait_for_conclusion(&self) {
         if self.report.event.ends_turn() {
             let limit = Duration::from_millis(self.opened.settings().timeout_ms);

@@ -1,12 +1,13 @@
 //! Divides the work between `takeback acp` and the agent's own hooks in the same session.
 //!
-//! If an agent has takeback's hooks and an editor talks to it through `takeback acp`, both see each
-//! prompt and each call. The proxy reports the prompts. The hooks report the calls, because the
-//! agent waits for hooks. Both use a directory whose path the agent's processes inherit:
+//! If an agent has takeback's hooks and an editor talks to it through `takeback acp`, the hooks and
+//! the proxy both see each prompt and each call. The proxy reports the prompts. The hooks report
+//! the calls, because the agent waits for hooks. Hooks and proxy share a directory, whose path the
+//! agent's processes inherit:
 //!
 //! ```text
 //! lock                locked by the proxy while it lives
-//! <session>           a session of the proxy; the name is a digest of the agent's id for it
+//! <session>           a session of the proxy; the file's name is a digest of the session's id
 //! <session>.calls     the ids of the calls that hooks reported, one per line; empty at first
 //! ```
 

@@ -1,4 +1,5 @@
-//! Writing a batch to the database. Each kind of row is one statement for the whole batch.
+//! Writing a batch to the database. One statement per kind writes all rows of that kind in the
+//! batch.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -92,15 +93,15 @@ pub(crate) fn column_id(id: &str) -> Cow<'_, str> {
     Cow::Owned(format!("sha256:{}", hex::encode(&Sha256::digest(id.as_bytes()))))
 }
 
-/// Returns text as a column can hold it. PostgreSQL cannot store NUL, so another character takes
-/// its place; the encoded record keeps it.
+/// Returns text as a column can hold it. PostgreSQL cannot store NUL, so NUL is replaced here; the
+/// encoded record keeps it.
 fn column_text(text: &str) -> String {
     text.replace('\0', "\u{2400}")
 }
 
 /// Formats tokens as a `tsvector`. Returns `None` if they do not fit into one.
 fn to_tsvector(tokens: &str) -> Option<String> {
-    /// A `tsvector` is shorter than 1 MiB.
+    /// A `tsvector` must be shorter than 1 MiB.
     const LONGEST: usize = 900_000;
     if tokens.len() > LONGEST {
         return None;
@@ -240,8 +241,8 @@ impl Writer<'_, '_> {
         self.sealer.encode(value, Place { machine: self.machine.1, session, table, row })
     }
 
-    /// Returns the key of a session. A session is always shipped before its rows; if one is missing
-    /// nevertheless, its rows are left out until the session is shipped again.
+    /// Returns the key of a session. A session is always shipped before its rows; if a session is
+    /// missing nevertheless, its rows are left out until the session is shipped again.
     fn key(&self, session: &str) -> Option<i64> {
         self.keys.get(session).copied()
     }

@@ -10,14 +10,14 @@ use crate::settings::{Address, parse_address};
 use crate::tls::Rustls;
 use crate::{FleetError, schema};
 
-/// The time that a connection may take, unless the address says otherwise.
+/// The time limit for connecting, unless the address sets another one.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 
 /// The time after which a connection counts as cut off if the other side is silent.
 const SILENCE: Duration = Duration::from_secs(30);
 
 /// Limits for each statement, and for a transaction whose client is silent, for example because its
-/// machine sleeps.
+/// machine is asleep.
 const LIMITS: &str = "SET statement_timeout = '120s';
     SET idle_in_transaction_session_timeout = '120s';
     SET client_min_messages = warning";
@@ -32,7 +32,7 @@ pub(crate) struct Connection {
 impl Connection {
     /// Connects to the database at this address.
     ///
-    /// A connection to another machine is encrypted, and the server's certificate checked, unless
+    /// A connection to another machine is encrypted and the server's certificate is checked, unless
     /// the address says `sslmode=disable`. `sslrootcert` names the authorities to trust in place of
     /// those that the system trusts.
     pub(crate) fn open(address: &str) -> Result<Connection, FleetError> {

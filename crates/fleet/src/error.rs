@@ -9,7 +9,7 @@ use postgres::types::WrongType;
 use takeback_ledger::LedgerError;
 
 /// The reason why an operation on the fleet failed. The ledger on this machine is intact in any
-/// case, and what could not be shipped stays in its outbox.
+/// case, and changes that could not be shipped stay in its outbox.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum FleetError {
@@ -53,7 +53,7 @@ pub enum FleetError {
     NoKey,
     #[error("this is not the fleet's key")]
     WrongKey,
-    /// Another home with the identity of this one has shipped, or this ledger is an older copy.
+    /// Another home with the same identity has shipped changes, or this ledger is an older copy.
     #[error("the fleet's last changes from this machine did not come from this ledger")]
     Diverged,
     #[error("another process is shipping")]
@@ -78,7 +78,7 @@ impl FleetError {
             return FleetError::Certificate { target, problem, source };
         }
         let Some(code) = source.code().cloned() else {
-            // Every other error without a code comes from the connection.
+            // Any other error without a code comes from the connection.
             let is_of_value = |cause: &(dyn Error + 'static)| cause.is::<WrongType>();
             return match source.source().is_some_and(is_of_value) {
                 true => FleetError::Database { target, source },

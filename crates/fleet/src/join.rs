@@ -13,7 +13,7 @@ use crate::{Encrypt, Fleet, FleetError};
 /// The choices of a user who creates or joins a fleet.
 #[derive(Clone, Debug, Default)]
 pub struct JoinOptions {
-    /// The fleet's key, which joining an existing fleet needs unless nothing is encrypted.
+    /// The fleet's key. A machine needs it to join an existing fleet, unless nothing is encrypted.
     pub key: Option<String>,
     /// True to join as a new machine, because this home is a copy of another machine's.
     pub as_new_machine: bool,
@@ -30,13 +30,13 @@ pub struct Joined {
     pub new_key: Option<String>,
     /// True if this machine did not belong to the fleet before.
     pub is_new_machine: bool,
-    /// The version of the schema before, and the version now. 0 if there was none.
+    /// The versions of the schema before and after; 0 if there was no schema.
     pub schema: (i32, i32),
 }
 
 impl Fleet {
-    /// Creates the fleet in the database, or joins the one that is there. Brings the schema up to
-    /// date. Running this again changes nothing.
+    /// Creates the fleet in the database, or joins the one that already exists. Brings the schema
+    /// up to date. Running this again changes nothing.
     pub fn join(&self, ledger: &mut Ledger, options: &JoinOptions) -> Result<Joined, FleetError> {
         let mut connection = Connection::open(&self.address)?;
         check_encoding(&mut connection)?;

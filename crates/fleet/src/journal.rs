@@ -1,8 +1,8 @@
 //! The journal of tasks in the fleet's database, and the leases that count for all machines.
 //!
-//! A record is one statement: it moves the task's position if, and only if, the epoch is still the
-//! one under which the lease was taken, and adds the record in the same statement. The statement of a
-//! machine whose lease was taken over changes no row.
+//! A record is written by one statement, which adds the record and moves the task's position, but
+//! only if the epoch is still the one under which the lease was taken. If another machine has taken
+//! over the lease, the statement changes no row.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -27,7 +27,7 @@ struct Shared {
     session: Mutex<Option<Session>>,
     /// The epochs of the leases that are renewed, by task.
     held: Mutex<BTreeMap<String, i64>>,
-    /// Tells the thread that renews the leases to look again.
+    /// Wakes the thread that renews the leases, because `held` has changed.
     changed: Condvar,
 }
 
@@ -49,7 +49,7 @@ struct TaskNote {
 }
 
 impl FleetJournal {
-    /// Creates the value, but connects to nothing.
+    /// Creates the value, without connecting to the database.
     pub fn new(fleet: Fleet) -> Result<FleetJournal, FleetError> {
         let shared = Arc::new(Shared {
             sealer: fleet.sealer()?,
@@ -108,8 +108,8 @@ impl Shared {
         self.sealer.encode(value, place_of(task, position))
     }
 
-    /// Determines why a statement changed nothing: it arrived before and only its answer was lost, or
-    /// another machine has the lease.
+    /// Determines why a statement changed nothing: an earlier attempt arrived and only its answer
+    /// was lost, another machine has the lease, or the task is gone.
     fn explain(&self, lease: &LogLease, position: i64) -> Result<Refused, FleetError> {
         let sql = "SELECT t.epoch, t.position, m.name FROM takeback.tasks t
              JOIN takeback.machines m ON m.key = t.machine WHERE t.id = $1";
@@ -138,7 +138,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Sorts errors into those that may pass and those that stay.
+/// Classifies an error as temporary or permanent.
 fn to_log_error(error: FleetError) -> LogError {
     match error {
         FleetError::Unreachable { .. }
@@ -162,7 +162,7 @@ fn renew_leases(shared: &Weak<Shared>) {
             continue;
         }
         let seconds = shared.lease.as_secs_f64();
-        // If this fails, the next write finds out.
+        // If this fails, the next write notices.
         let _ = shared.run(|session| {
             session.connection.run(|client| client.execute(RENEW, &[&tasks, &epochs, &seconds]))
         });

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 
 use crate::FleetError;
 
-/// Encodings. The number is the first byte of a record.
+/// The encodings of records. The first byte of a record is the number of its encoding.
 const PLAIN: u8 = 0;
 const COMPRESSED: u8 = 1;
 /// A nonce, then a plain or compressed record that is encrypted with XChaCha20-Poly1305.
@@ -60,8 +60,7 @@ impl Sealer {
         }
     }
 
-    /// True if records are encrypted. In that case, no other column may contain text that people
-    /// read.
+    /// True if records are encrypted. In that case, no other column may contain readable text.
     pub(crate) fn seals(&self) -> bool {
         self.seals
     }

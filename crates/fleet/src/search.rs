@@ -184,7 +184,7 @@ impl Search<'_> {
     }
 
     /// Reads a match with its session and the messages around it. Returns `None` if it has been
-    /// deleted meanwhile.
+    /// deleted in the meantime.
     fn read_hit(
         &mut self,
         (_, session, seq): Position,
@@ -239,8 +239,9 @@ impl Search<'_> {
 
 const COLUMNS: &str = "m.time, m.session, m.seq, m.record, s.id, s.workspace, h.id AS machine";
 
-/// The messages that the options select, as the ledger's own search does. A message that a fork has
-/// in common with its parent is found only in the parent, unless it has been taken back there.
+/// Selects messages by the options of the search, just as the ledger's own search does. A message
+/// that a fork has in common with its parent is found only in the parent, unless it has been taken
+/// back there.
 const FILTER: &str = "
     (m.time, m.session, m.seq) < ($1, $2, $3) AND ($4 OR NOT m.undone) AND m.time >= $5
     AND (m.seq > s.inherited OR NOT EXISTS (

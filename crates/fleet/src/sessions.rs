@@ -1,4 +1,4 @@
-//! The sessions of all machines, and what they cost.
+//! The sessions of all machines, and their cost.
 
 use std::collections::HashMap;
 
@@ -137,7 +137,8 @@ fn read_summary(row: &Row, sealer: &Sealer) -> Result<FleetSession, FleetError> 
     Ok(FleetSession { machine: row.get("name"), summary })
 }
 
-/// Reads the usage of a session or of one model in a session: the columns have the same names.
+/// Reads the usage of a session, or of one model in a session. The columns have the same names in
+/// both cases.
 fn read_usage(row: &Row) -> ModelUsage {
     ModelUsage {
         model: row.get::<_, Option<String>>("model").unwrap_or_default(),

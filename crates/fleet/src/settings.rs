@@ -14,7 +14,7 @@ const MAX_NAME: usize = 64;
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FleetSettings {
-    /// The data that leaves this machine only encrypted.
+    /// The data that is encrypted before it leaves this machine.
     pub encrypt: Encrypt,
     /// The number of seconds after which another machine may continue a task whose machine is
     /// silent.
@@ -49,7 +49,7 @@ impl TryFrom<u32> for LeaseSeconds {
     fn try_from(seconds: u32) -> Result<LeaseSeconds, &'static str> {
         match (1..=86_400).contains(&seconds) {
             true => Ok(LeaseSeconds(seconds)),
-            false => Err("invalid value: a lease has 1 to 86400 seconds"),
+            false => Err("invalid value: a lease lasts 1 to 86400 seconds"),
         }
     }
 }
@@ -130,8 +130,8 @@ pub(crate) fn parse_address(address: &str) -> Result<Address, String> {
     }
 }
 
-/// Takes those parameters out of an address that the client library does not know. A server's
-/// certificate is always checked, so the modes that ask for that need no more than `require`.
+/// Removes from an address the parameters that the client library does not know. The server's
+/// certificate is always checked, so modes such as `verify-full` are replaced with `require`.
 fn take_own_parameters(address: &str) -> (String, Option<PathBuf>) {
     let Some((start, parameters)) = address.split_once('?') else {
         return (address.to_owned(), None);

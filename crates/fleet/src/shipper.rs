@@ -1,4 +1,5 @@
-//! Shipping by a process that stays: the connection is kept, so a batch does not pay for a new one.
+//! Shipping by a long-running process: it keeps its connection, so that a batch need not open a new
+//! one.
 
 use takeback_ledger::{Ledger, Time};
 
@@ -14,7 +15,7 @@ pub struct Shipper {
 }
 
 impl Shipper {
-    /// Creates the value, but connects to nothing.
+    /// Creates the value, without connecting to the database.
     pub fn new(fleet: Fleet) -> Shipper {
         Shipper { fleet, open: None }
     }

@@ -79,8 +79,8 @@ impl Fleet {
         Ok(ServerStatus { target, schema: schema::VERSION, machines, sessions })
     }
 
-    /// Returns the number of changes that wait, and the reason, if the last attempt to ship has
-    /// failed.
+    /// If the last attempt to ship failed, returns the number of changes that are waiting, and the
+    /// reason.
     pub fn last_failure(
         &self,
         ledger: Option<&Ledger>,
@@ -122,7 +122,7 @@ fn read_last_sync(files: &Files) -> Result<LastSync, FleetError> {
     Ok(serde_json::from_str(&text).unwrap_or_default())
 }
 
-/// Writes down the result of an attempt to ship. A failure costs only information.
+/// Writes down the result of an attempt to ship. If that fails, only this information is lost.
 pub(crate) fn write_last_sync(files: &Files, failure: Option<String>, now: Time) {
     let last = match failure {
         None => LastSync { succeeded_at: Some(now), ..LastSync::default() },

@@ -1,8 +1,9 @@
 //! Shipping: the changes in the outbox go to the fleet's database, in batches.
 //!
-//! Each batch is one transaction that begins by locking the machine's row, so batches of one machine
-//! arrive one after the other, and a process that dies cannot finish its batch after a later one has
-//! begun. Rows are read after that lock is taken: what arrives later is newer.
+//! Each batch is one transaction that begins by locking the machine's row, so batches of one
+//! machine arrive one after the other, and a process that dies cannot finish its batch after a
+//! later one has begun. Rows are read after that lock is taken, so a batch that arrives later has
+//! newer rows.
 
 use postgres::Transaction;
 use postgres::error::SqlState;
@@ -77,7 +78,7 @@ impl Fleet {
         })
     }
 
-    /// Ships while no other process of this machine does, and writes down the result.
+    /// Ships while no other process of this machine is shipping, and writes down the result.
     pub(crate) fn ship_alone(
         &self,
         wait: Option<&LockWait>,

@@ -1,4 +1,4 @@
-//! Encrypted connections to the database, by rustls.
+//! Encrypted connections to the database, with rustls.
 
 use std::error::Error;
 use std::future::Future;
@@ -54,7 +54,7 @@ fn read_certificates(file: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
     }
 }
 
-/// Explains why no encrypted connection was made, if that is the reason for an error.
+/// Explains why an encrypted connection could not be made. Returns `None` for any other error.
 pub(crate) fn explain(error: &postgres::Error) -> Option<&'static str> {
     let mut next: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = next {
@@ -97,7 +97,7 @@ impl MakeTlsConnect<Socket> for Rustls {
     }
 }
 
-/// The beginning of an encrypted connection.
+/// The handshake with a host, which turns a connection into an encrypted one.
 pub(crate) struct Handshake {
     connector: TlsConnector,
     name: ServerName<'static>,

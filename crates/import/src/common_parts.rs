@@ -48,9 +48,9 @@ fn match_parts(
     }
 }
 
-/// Finds the index at which to split `known` into two parts, so that the longest common
-/// subsequences of `first` and the first part, and of `second` and the second part, have the
-/// greatest total length. Returns the earliest of several such indexes.
+/// Finds the index at which to split `known`, so that `first` has as much as possible in common
+/// with the part before the index, and `second` with the part after it. Measures this by the total
+/// length of the two longest common subsequences. Returns the earliest of several such indexes.
 fn find_split(first: &[usize], second: &[usize], known: &[usize]) -> usize {
     let before = common_lengths(first.iter(), &known.iter(), known.len());
     let mut after = common_lengths(second.iter().rev(), &known.iter().rev(), known.len());
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn matching_pairs_equal_items_in_order_and_as_many_as_possible() {
+    fn as_many_equal_items_as_possible_are_paired_in_order() {
         let mut random: u64 = 1;
         let mut below = |end: u64| {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

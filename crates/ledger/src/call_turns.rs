@@ -16,12 +16,11 @@ use crate::{CallId, Ledger, LedgerError, Turn};
 /// looked up.
 pub struct CallTurns<'l> {
     ledger: &'l Ledger,
-    /// For the key of each session, the turns of the calls that its messages name.
+    /// The turns of the calls that a session's messages name, by the session's key.
     naming: HashMap<i64, NamingTurns>,
 }
 
-/// For the id of each call, as JSON text, the first and the last turn in which a message names the
-/// call.
+/// The first and the last turn in which a message names a call, by the call's id as JSON text.
 type NamingTurns = HashMap<String, (i64, i64)>;
 
 /// The maximum length, in bytes, of an id that is kept in memory. A longer string in a call may be

@@ -27,7 +27,7 @@ const INSERT_EFFECT: &str = "
 pub enum Moment<'a> {
     /// The start of a call.
     Start(CallId<'a>),
-    /// A point between the starts of two calls; `None` for a call that is not known.
+    /// A point between the starts of two calls; `None` for an unknown call.
     Between(Option<CallId<'a>>, Option<CallId<'a>>),
 }
 
@@ -130,7 +130,7 @@ impl Ledger {
                 let sql = format!("UPDATE {table} SET workspace = ?2 WHERE workspace = ?1");
                 transaction.execute(&sql, params![from, to])?;
             }
-            // A notice that was already delivered keeps the path that it had then.
+            // Notices that were already delivered keep the old path.
             transaction.execute(
                 "UPDATE notices SET body = json_set(body, '$.workspace', ?2)
                  WHERE delivered_at IS NULL AND json_valid(body)

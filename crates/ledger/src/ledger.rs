@@ -87,7 +87,7 @@ pub enum LedgerError {
     /// Part of the ledger is lost.
     #[error("state {state} of thread {thread} has lost the value of channel {channel:?}")]
     NoSuchValue { thread: String, state: String, channel: String },
-    /// A state of a thread, or the writes after the state, would not fit into an answer.
+    /// A state of a thread, or the writes after the state, would not fit into one response.
     #[error("{what} would have {size} bytes; the limit is {max}")]
     TooLarge { what: &'static str, size: i64, max: i64 },
     #[error("cannot lock tasks in {path}")]
@@ -235,8 +235,8 @@ mod tests {
             ledger.spool.add_events(&events, Time(1)).unwrap();
             assert!(ledger.catch_up().unwrap());
         }
-        assert_eq!(create_session(&mut usual, "d"), NORMAL, "after the spool was taken in");
-        assert_eq!(create_session(&mut ledger, "e"), FULL, "after the spool was taken in");
+        assert_eq!(create_session(&mut usual, "d"), NORMAL, "after the spool was imported");
+        assert_eq!(create_session(&mut ledger, "e"), FULL, "after the spool was imported");
 
         let copy = scratch.path().join("copy.db");
         ledger.copy_to(&copy).unwrap();

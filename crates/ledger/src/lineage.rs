@@ -43,8 +43,7 @@ pub struct NewFork<'a> {
 pub struct ForkLog<'a> {
     /// The content of the log; empty if the fork has no log.
     pub pages: &'a [LogPage],
-    /// The ids that differ from those in the parent's log: the new id of each such entry, with its
-    /// old id.
+    /// A map from the new id of an entry to its id in the parent's log, if the two differ.
     pub origins: Option<&'a BTreeMap<String, String>>,
 }
 
@@ -53,7 +52,7 @@ pub struct ForkLog<'a> {
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct MadeFork {
     pub session: SessionRecord,
-    /// The number, in the parent, of the last turn that the fork contains; 0 if it contains none.
+    /// The number that the last turn of the fork has in the parent; 0 if the fork contains no turn.
     pub turn: i64,
 }
 

@@ -1,7 +1,8 @@
 //! Masks secrets in text, such as keys, tokens and passwords.
 //!
 //! An automaton looks for the keywords of all [`rules`] in one pass. The expression of a rule is
-//! tried only where its keyword occurs, so text without secrets costs little more than reading it.
+//! tried only where its keyword occurs, so a search of text without secrets takes little more time
+//! than reading the text.
 //!
 //! An unnecessary mask destroys part of a record; a missing mask reveals a secret. So text in the
 //! exact format of a secret is always masked, but a value with a suspicious name is masked only if

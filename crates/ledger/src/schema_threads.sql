@@ -43,7 +43,7 @@ CREATE TABLE thread_values (
     data BLOB NOT NULL
 );
 
--- The results of the tasks that work on the step after a state.
+-- The results of the tasks in the step that follows a state.
 CREATE TABLE thread_writes (
     key       INTEGER PRIMARY KEY,
     app       TEXT NOT NULL,

@@ -1,5 +1,5 @@
-//! The spool: files with events that could not be written to the ledger in time. The names of the
-//! files are numbers that give the order of the files.
+//! The spool: files with events that could not be written to the ledger in time. The files are
+//! numbered in the order in which they were written.
 //!
 //! A file is never incomplete: it is linked into place only after its content is durable. It is
 //! deleted after its events are in the ledger. The ledger records the file's id in the same

@@ -99,8 +99,8 @@ impl Ledger {
     }
 }
 
-/// Gives a session without a title the title from its record, or the next title in the series if
-/// that title is taken. Ignores an empty title, because it is no reason to refuse the session.
+/// Sets the title of a session that has none. If the title is taken, uses the next title in its
+/// series. Ignores an empty title, because it is no reason to refuse the session.
 pub(crate) fn adopt_title(
     connection: &Connection,
     key: i64,
@@ -137,7 +137,7 @@ pub(crate) fn find_next_title(connection: &Connection, title: &str) -> Result<St
     }
 }
 
-/// Finds the session that has a title.
+/// Finds the session that has the given title.
 fn find_owner(connection: &Connection, title: &str) -> Result<Option<String>, LedgerError> {
     let mut statement = connection.prepare_cached("SELECT id FROM sessions WHERE title = ?1")?;
     Ok(statement.query_row([title], |row| row.get(0)).optional()?)

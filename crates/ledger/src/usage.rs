@@ -263,8 +263,8 @@ impl UsageTotal {
         self.tokens += usage.tokens;
     }
 
-    /// Adds the cost of a session: the cost that was reported for the whole session. If there is
-    /// none, adds for each model the reported cost or, without one, the estimated cost.
+    /// Adds the cost of a session, as it was reported for the whole session. If no such cost was
+    /// reported, adds the cost of each model in the session, reported or estimated.
     fn add_cost<'u>(
         &mut self,
         whole: Option<&ModelUsage>,

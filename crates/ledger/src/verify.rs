@@ -86,7 +86,7 @@ fn check_pages(connection: &Connection, report: &mut VerifyReport) -> Result<(),
     while let Some(row) = rows.next()? {
         let line: String = row.get(0)?;
         if line != "ok" {
-            // A damaged search index can be rebuilt in place; other damage cannot.
+            // A damaged search index can be rebuilt in place. Other damage requires a new database.
             report.is_damaged |= !line.contains("inverted index for FTS5 table");
             report.problems.extend(line.lines().map(str::to_owned));
         }

@@ -21,7 +21,7 @@ use crate::shared::{SharedJournal, includes};
 pub struct AdoptOptions<'a> {
     /// The directory to work in; the task's own directory by default.
     pub directory: Option<&'a Path>,
-    /// True to continue although the files are not those that the task was working on.
+    /// True to continue even if the files differ from those that the task was working on.
     pub accepts_files: bool,
 }
 
@@ -42,8 +42,8 @@ pub fn list_shared_tasks(agent: &Agent) -> Result<Option<Vec<LoggedTask>>, TaskE
 }
 
 /// Copies a task from the shared journal into the ledger of this machine, so that
-/// [`crate::Task::resume_task`] continues it. Fails while another machine works on it, and if the
-/// directory has other files than the task's last checkpoint.
+/// [`crate::Task::resume_task`] continues it. Fails while another machine is working on the task,
+/// and if the files in the directory differ from those in the task's last checkpoint.
 pub fn adopt_task(
     agent: &Agent,
     id: &str,
@@ -86,7 +86,7 @@ impl Adoption<'_> {
         if held.is_some() && includes(self.ledger, self.lease)? {
             return Ok(adopted);
         }
-        // The machine that had the lease may have written since the first reading.
+        // The machine that had the lease may have written since the first read.
         let read_again;
         let records = match list_entries(read).any(|entry| entry == self.last()) {
             true => read,
@@ -156,7 +156,7 @@ fn divide(records: &[LogRecord]) -> Option<(&TaskBase, &[LogRecord])> {
     }
 }
 
-/// Lists the numbers and epochs of the entries that records contain.
+/// Lists the numbers and epochs of all entries in the records.
 fn list_entries(records: &[LogRecord]) -> impl Iterator<Item = (i64, i64)> {
     records.iter().flat_map(|record| match &record.content {
         LogContent::Base(base) => vec![(base.seq, base.epoch)],
@@ -166,8 +166,8 @@ fn list_entries(records: &[LogRecord]) -> impl Iterator<Item = (i64, i64)> {
     })
 }
 
-/// Keeps the steps that only this machine has made as a session of its own, whose turn is over.
-/// Returns the id of that session.
+/// Gives another id to the task and its session, which contain the steps that only this machine has
+/// made, and ends the open turn. Returns the new id of the session.
 pub(crate) fn set_aside(
     ledger: &mut Ledger,
     lease: &mut Lease,

@@ -51,7 +51,7 @@ pub enum Decision {
     Ask {
         /// The reason, worded so that it can follow the words "this call": "changes /etc/hosts".
         because: String,
-        /// The beginning of the call, which can be remembered so that the user is not asked again.
+        /// The prefix of the call, which can be remembered so that the user is not asked again.
         remember: Option<String>,
     },
     /// The call does not run. The model reads the reason.
@@ -81,7 +81,7 @@ pub struct ApprovalRequest<'a> {
     pub workspace: &'a Path,
     /// True if a checkpoint of the workspace is taken before the call.
     pub is_covered: bool,
-    /// The beginnings of calls that the user allowed for the rest of the task.
+    /// Prefixes of calls that the user allowed for the rest of the task.
     pub remembered: &'a BTreeSet<String>,
 }
 
@@ -279,7 +279,8 @@ impl ApprovalRequest<'_> {
         }
     }
 
-    /// Lists the commands of the script, if they can be remembered.
+    /// Lists the commands of the script. Returns `None` if there is no script, or if it is more
+    /// than a plain list of commands.
     fn list_commands(&self) -> Option<Vec<PlainCommand>> {
         let (directory, workspace) = (self.directory, self.workspace);
         list_plain_commands(self.script()?, &ScriptContext { directory, workspace, home: None })

@@ -87,7 +87,7 @@ impl Cancel {
     }
 
     /// Runs `action` when the turn is cancelled, or immediately if the turn is already cancelled.
-    /// The action must end whatever the calling thread is waiting for.
+    /// The action must make the calling thread stop waiting.
     pub fn on_cancel(&self, action: impl Fn() + Send + Sync + 'static) -> CancelGuard {
         let action: Action = Arc::new(action);
         let mut shared = self.lock();

@@ -24,8 +24,8 @@ const SUMMARY_TOKENS: u64 = 4_096;
 struct Cut {
     /// The first message that is kept.
     first_kept: usize,
-    /// The prompt of the open turn, if it comes before that message. It is also kept, because the
-    /// turn continues.
+    /// The prompt of the open turn, if the prompt comes before that message. The prompt is also
+    /// kept, because the turn continues.
     prompt: Option<usize>,
 }
 
@@ -46,7 +46,7 @@ impl Task {
         let (summary, bill) = match self.ask_for_summary(&provider, cut.first_kept)? {
             Ok(summary) => summary,
             Err((failure, bill)) => {
-                // The failure counts like the failure of any other request.
+                // This request counts like any other request that failed.
                 let usage: Vec<Event> = self.usage_event(&provider, &bill).into_iter().collect();
                 let because = failure.message.clone();
                 let failed = Entry::Interrupted { message: None, calls: Vec::new(), failure, bill };
@@ -118,7 +118,7 @@ impl Task {
     }
 
     /// Asks the model for a summary of all messages before `first_kept`.
-    #[allow(clippy::type_complexity, reason = "the failure of an attempt is billed as well")]
+    #[allow(clippy::type_complexity, reason = "a failed attempt is billed as well")]
     fn ask_for_summary(
         &mut self,
         provider: &Provider,

@@ -14,7 +14,7 @@ pub(crate) const INTERRUPTED: &str = "interrupted";
 /// The finish reason of an answer that reached the output limit.
 pub(crate) const LENGTH: &str = "length";
 
-/// The number of characters from the end of a cut answer that are shown to the model again.
+/// The number of characters at the end of an interrupted answer that are shown to the model again.
 const REMINDED: usize = 200;
 
 /// The minimum length of a repeated passage that counts as an overlap, in characters.
@@ -40,8 +40,8 @@ impl Conversation {
         Ok(Conversation { mark, ..Conversation::default() })
     }
 
-    /// Reads the messages, unless they are known. Returns true if another process, such as a
-    /// rollback, has changed the conversation since its state was noted.
+    /// Reads the messages unless the current ones have already been read. Returns true if another
+    /// process, such as a rollback, has changed the conversation since its state was noted.
     pub(crate) fn refresh(&mut self, ledger: &Ledger, session: &str) -> Result<bool, LedgerError> {
         let mark = ledger.conversation_mark(session)?;
         let is_current =
@@ -119,8 +119,8 @@ fn last_characters(text: &str, count: usize) -> &str {
     &text[start..]
 }
 
-/// A filter for the continuation of a cut answer. It removes the passage at the beginning that
-/// repeats the end of the answer.
+/// A filter for the continuation of an interrupted answer. It removes the passage at the beginning
+/// that repeats the end of the answer.
 pub(crate) struct OverlapTrimmer {
     /// The end of the answer so far; `None` once the overlap is known.
     tail: Option<String>,
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_passage_is_kept_even_if_it_begins_like_the_end() {
+    fn a_new_passage_is_kept_even_if_it_begins_like_the_end_of_the_answer() {
         assert_eq!(trim("a list: one, two, o", &["one more"]), "one more");
         assert_eq!(trim("…aaa", &["aab"]), "aab");
         assert_eq!(trim("", &["x"]), "x");

@@ -75,7 +75,7 @@ pub enum Entry {
         #[serde(flatten)]
         bill: Bill,
     },
-    /// A subagent began to work on a call, as a task of its own.
+    /// A subagent began to work on a call, in a separate task.
     Spawned { call: String, task: String },
     /// Requests no longer contain the results of tool calls up to the message `through`. The
     /// session keeps these results.

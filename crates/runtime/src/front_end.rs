@@ -30,10 +30,10 @@ use crate::tools::ToolOutput;
 /// }
 /// ```
 pub trait FrontEnd: Sync {
-    /// Shows an event. It must not block for long.
+    /// Shows an event. An implementation must not block for long.
     fn show(&self, event: &TurnEvent<'_>);
 
-    /// Asks whether a call may be made. It may wait for the user.
+    /// Asks whether a call may be made. An implementation may wait for the user.
     fn approve(&self, question: &Question<'_>) -> Answer;
 }
 
@@ -97,8 +97,8 @@ pub enum TurnOutcome {
     Complete,
     /// The answer is cut off, and asking for the rest failed.
     Partial { because: String },
-    /// The model could not be asked. `is_limited` is true if the provider refuses requests only for
-    /// now.
+    /// The model gave no usable answer. `is_limited` is true if the provider refuses requests only
+    /// temporarily.
     Failed {
         because: String,
         #[serde(default)]
@@ -117,7 +117,7 @@ pub struct Question<'a> {
     pub call: &'a RequestedCall,
     /// The reason for asking.
     pub because: &'a str,
-    /// The beginning of the call that can be allowed for the rest of the task, such as `git push`.
+    /// The prefix of calls that can be allowed for the rest of the task, such as `git push`.
     pub remember: Option<&'a str>,
 }
 

@@ -126,8 +126,8 @@ impl Task {
     }
 
     /// Begins a run: works on the task's goal until the goal is reached, the budget is spent, or
-    /// the user is needed. The run begins with nothing spent. If `budget` is given, it replaces the
-    /// goal's own budget.
+    /// the user is needed. The spending of the run is counted from zero. If `budget` is given, it
+    /// replaces the goal's own budget.
     pub fn run_goal(
         &mut self,
         goal: &str,

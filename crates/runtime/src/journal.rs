@@ -18,14 +18,13 @@ use crate::state::State;
 /// The number of entries after which the state is stored, so that loading a long task stays fast.
 const ENTRIES_PER_SNAPSHOT: i64 = 64;
 
-/// The state that the ledger has for a task after another process has asked the task's process to
-/// stop.
+/// The state of a task in the ledger after another process has asked the task's process to stop.
 pub(crate) const STOPPING: &str = "stopping";
 
 /// The right to continue a task, and the connection through which the task's steps are written.
 pub(crate) struct Journal {
     opened: Arc<Opened>,
-    /// The connection to the ledger. It is given back while the task is idle, so that the front end
+    /// The connection to the ledger. The task gives it up while it is idle, so that the front end
     /// can close it.
     ledger: Option<Ledger>,
     lease: Lease,
@@ -57,7 +56,7 @@ impl Journal {
         Journal { opened, ledger: Some(ledger), lease, last_seq, snapshot_seq, shared: None }
     }
 
-    /// Shares the journal with other machines from now on. Begins with the whole task.
+    /// Shares the journal with other machines from now on. First, writes the whole task.
     pub(crate) fn share(&mut self, mut shared: SharedTask, state: &State) -> Result<(), TaskError> {
         shared.write_base(self.ledger()?, state)?;
         self.shared = Some(shared);
@@ -140,7 +139,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Gives the connection back until the next step.
+    /// Gives up the connection until the next step.
     pub(crate) fn rest(&mut self) {
         if let Some(ledger) = self.ledger.take() {
             self.opened.keep_ledger(ledger);
@@ -148,8 +147,8 @@ impl Journal {
     }
 }
 
-/// If another machine has taken over the task, keeps the steps that it does not know as a session of
-/// their own.
+/// If another machine has taken over the task, creates a separate session that keeps the steps that
+/// only this machine has.
 fn keep_own_steps(
     error: TaskError,
     ledger: &mut Ledger,

@@ -141,7 +141,7 @@ impl Task {
         let (state, snapshot_seq) = fold(&loaded)?;
         let last_seq = loaded.task.last_seq;
         let depth = count_ancestors(&ledger, &loaded.task)?;
-        // What changes from here on is not in the shared copy of the task.
+        // Note the state before the task is shared: the shared copy may lack any later change.
         let conversation = Conversation::note(&ledger, &session.id)?;
         let mut journal = Journal::new(agent.opened.clone(), ledger, lease, last_seq, snapshot_seq);
         if let Some(shared) = shared {

@@ -1,8 +1,8 @@
 //! Choosing what to do when an attempt to get a reply fails or delivers only a part of the reply.
 //!
-//! There are four strategies: ask again if nothing was delivered; ask for the rest of a cut answer;
-//! ask with another output limit; and shorten a conversation that no longer fits. Each has a limit,
-//! so every turn ends.
+//! There are four strategies: ask again if nothing was delivered; ask for the rest of an answer
+//! that was cut off; ask with another output limit; and shorten a conversation that no longer fits.
+//! Each has a limit, so every turn ends.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const MAX_FAILURES: u32 = 5;
 /// The number of times in a row that a provider may be overloaded before the fallback takes over.
 const MAX_OVERLOADS: u32 = 3;
 
-/// The number of times that the model is asked for the rest of a cut answer.
+/// The number of times that the model is asked for the rest of an answer that was cut off.
 const MAX_CONTINUATIONS: u32 = 4;
 
 /// The number of times that a text may reach the output limit.

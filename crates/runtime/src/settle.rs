@@ -1,8 +1,8 @@
 //! Determining the outcome of a call that was running when the process ended.
 //!
-//! The files show it: if they are as they were before the call, the call had no effect; if they are
-//! as the call would leave them, the call was completed. Otherwise the outcome is unknown, and both
-//! the model and the user are told.
+//! The files show the outcome: if they are as they were before the call, the call had no effect; if
+//! they are as the call would have left them, the call was completed. Otherwise the outcome is
+//! unknown, and both the model and the user are told.
 
 use std::path::Path;
 

@@ -1,9 +1,9 @@
 //! The journal that several machines share.
 //!
 //! A step is first appended to the ledger of this machine, and then to the shared journal. It counts
-//! only after both: until then, the task goes no further. So no machine can continue the task from a
-//! state that this machine has already left, and no machine takes a step whose announcement could
-//! still be refused.
+//! only once both have it; until then, the task does not continue. So no machine can continue the
+//! task from a state that this machine has already left, and no machine takes a step whose
+//! announcement could still be refused.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ pub struct SharedJournal {
 }
 
 impl SharedJournal {
-    /// Creates the value. `on_wait` is called with the reason each time that a task begins to wait.
+    /// Wraps the log. `on_wait` is called with the reason each time that a task begins to wait.
     pub fn new(log: Arc<dyn TaskLog>, on_wait: OnWait) -> SharedJournal {
         SharedJournal { log, on_wait, trees: Mutex::default() }
     }
@@ -57,8 +57,8 @@ pub(crate) struct SharedTask {
     lease: LogLease,
     directory: PathBuf,
     cancel: Cancel,
-    /// True if the ledger has a step that the shared journal does not have, and that it may never
-    /// get. Nothing more is written then.
+    /// True if the ledger has a step that the shared journal lacks and may never get. From then on,
+    /// nothing more is written.
     is_cut_off: bool,
 }
 

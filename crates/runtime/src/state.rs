@@ -23,11 +23,11 @@ use crate::tools::KnownFiles;
 /// The number of identical calls in a row that may fail before the user is asked.
 const MAX_REPEATED_ERRORS: u32 = 3;
 
-/// The number of replies in a row that consist of calls that cannot be made, such as calls of
+/// The number of replies in a row that may contain only calls that cannot be made, such as calls to
 /// unknown tools, before the user is asked.
 const MAX_UNUSABLE_REPLIES: u32 = 5;
 
-/// The name of the tool that lets a subagent work on a task of its own.
+/// The name of the tool with which the model delegates work to a subagent.
 pub const SUBAGENT: &str = "subagent";
 
 /// The text that the model reads if a subagent was working on another machine.
@@ -53,7 +53,7 @@ pub struct State {
     /// The files whose content the model knows.
     #[serde(with = "known_file_list")]
     pub known_files: KnownFiles,
-    /// The beginnings of calls that the user allowed for the rest of the task.
+    /// Prefixes of calls that the user allowed for the rest of the task.
     pub allowed: BTreeSet<String>,
     /// The model's report on the goal, in the last turn.
     pub goal_report: Option<GoalReport>,
@@ -81,7 +81,8 @@ pub struct Circumstances {
 pub enum Step {
     /// Wait for a prompt.
     Wait,
-    /// Determine the outcome of a request that was sent before the process ended.
+    /// Send the request that is recorded as begun. If an earlier process recorded it, record that
+    /// its answer is lost.
     ForgetRequest,
     /// Ask the model.
     Ask(ModelStep),
@@ -209,9 +210,9 @@ impl State {
         }
     }
 
-    /// Continues the steps of another machine. The files here have other times, so the model has to
-    /// read them again. A call that was running there may have had effects that the files here do
-    /// not show, so it is not repeated.
+    /// Continues the steps of another machine. The files that the model knows are on the other
+    /// machine, so the model has to read them again here. A call that was running there may have
+    /// had effects that the files here do not show, so it is not repeated.
     fn adopt(&mut self) {
         self.known_files.clear();
         for state in self.turn.iter_mut().flat_map(|turn| &mut turn.calls) {

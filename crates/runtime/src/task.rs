@@ -70,7 +70,7 @@ impl Task {
         &self.state
     }
 
-    /// Returns the switch that stops the running turn.
+    /// Returns the [`Cancel`] that stops the running turn.
     pub fn cancel(&self) -> &Cancel {
         &self.cancel
     }
@@ -238,7 +238,7 @@ impl Task {
         };
         self.append_change(&change, |_| vec![Entry::Returned { session: old.clone() }])?;
         self.enter_session(&old)?;
-        // The rollback changed the old session, which the other machines know as it was before.
+        // The other machines still have the old session as it was before the rollback.
         self.journal.share_again(&self.state)
     }
 

@@ -13,7 +13,7 @@ use crate::task_list::{TaskView, list_tasks};
 
 /// Finds the sessions that are working in the workspace with this path: those of takeback's own
 /// agent whose turn is running, and those of other agents whose tool calls have begun but not
-/// ended. `in_calls` are all sessions with such calls; see
+/// ended. `in_calls` lists all sessions with such calls; see
 /// [`History::working_sessions`](takeback_undo::History::working_sessions).
 pub fn find_working_sessions<'s>(
     opened: &Opened,

@@ -84,7 +84,7 @@ pub struct SalvageReport {
     /// and old copies of other rows.
     pub freelist_whole: bool,
     pub free_pages: u32,
-    /// The number of pages to which a tree refers but that are missing or of the wrong kind.
+    /// The number of pages that a tree refers to, but that are missing or of the wrong kind.
     pub unreadable_pages: u32,
     /// The number of pages that were read although part of their content is wrong.
     pub inconsistent_pages: u32,

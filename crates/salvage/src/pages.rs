@@ -96,7 +96,7 @@ impl Pages {
         self.file.read_exact_at(bytes, at).is_ok()
     }
 
-    /// True if the page can be neither free nor part of a tree or an overflow chain.
+    /// True for a page that is never free, and never part of a tree or an overflow chain.
     pub(crate) fn is_special(&self, number: u32) -> bool {
         number == self.lock_byte_page() || self.is_pointer_map(number)
     }

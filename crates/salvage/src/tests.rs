@@ -73,7 +73,7 @@ impl Sample {
         sample.insert_rows("mixed", rows / 4, &format!("i * 3 - 40, 'mixed ' || i, {values}"));
         sample.insert_rows("dropped", rows / 16, "'dropped ' || i, hex(zeroblob(i % 300))");
         sample.insert_rows("keyed", rows / 8, "'keyed ' || i, i");
-        // The freelist gets interior pages, overflow pages, and leaf pages that hold rows.
+        // This adds interior pages, overflow pages, and leaf pages that hold rows to the freelist.
         sample.run_sql(
             "DROP TABLE dropped;
              DELETE FROM small WHERE rowid % 5 = 0;

@@ -85,7 +85,7 @@ pub(crate) fn build_reply(id: &str, request: &Request, reply: &Reply) -> Value {
         || json!({ "type": "thinking", "thinking": reply.reasoning, "signature": signature(id) }),
     );
     let calls = reply.calls.iter().enumerate().map(|(index, call)| {
-        // The API cannot represent an object that is cut off.
+        // The API cannot represent a truncated object.
         let input = if reply.is_cut_off(index) { json!({}) } else { call.input.clone() };
         json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": input })
     });

@@ -14,7 +14,7 @@ pub enum Fault {
     Response {
         /// The HTTP status.
         status: u16,
-        /// The headers in addition to those that describe the body.
+        /// Headers to send in addition to the ones that describe the body.
         headers: Vec<(String, String)>,
         /// The body: JSON, or any other text.
         body: String,

@@ -145,7 +145,7 @@ pub(crate) fn send_with_headers(
     write!(stream, "content-length: {}\r\nconnection: close\r\n\r\n{body}", body.len())
 }
 
-/// Begins a response in chunks.
+/// Begins a chunked response.
 pub(crate) fn begin_stream(stream: &mut impl Write) -> io::Result<()> {
     stream.write_all(
         b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-cache\r\n\

@@ -46,7 +46,7 @@ impl Stat {
         }
     }
 
-    /// Takes the stat from the standard library's form.
+    /// Converts metadata from the standard library.
     pub(crate) fn of(metadata: &std::fs::Metadata) -> Stat {
         let nanoseconds =
             |seconds: i64, part: i64| seconds.wrapping_mul(1_000_000_000).wrapping_add(part);

@@ -76,8 +76,8 @@ impl ForbiddenRoots {
         self.resolve().own.as_deref()
     }
 
-    /// Returns a description of a directory that can never be a workspace, or `None` if the
-    /// directory can be one. The path must be canonical.
+    /// Returns why a directory can never be a workspace, such as `the root of the file system`.
+    /// Returns `None` if the directory can be one. The path must be canonical.
     pub fn refusal(&self, path: &Path) -> Option<&'static str> {
         let ResolvedRoots { home, temporary, own } = self.resolve();
         if path.parent().is_none() {
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn roots_are_refused_through_links_and_before_they_exist() {
+    fn forbidden_roots_are_refused_even_through_links_and_before_they_exist() {
         let scratch = tempfile::tempdir().unwrap();
         let base = fs::canonicalize(scratch.path()).unwrap();
         fs::create_dir_all(base.join("real/user")).unwrap();

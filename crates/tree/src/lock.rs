@@ -241,7 +241,7 @@ impl<'w> Lock<'w> {
             let name = PinName { workspace: self.workspace.id.clone(), seq };
             self.store().directory().join(name.to_string()).exists()
         };
-        // If the note is right, as it usually is, the pins need not be listed.
+        // The stored number is usually right. In that case, the pins need not be listed.
         if is_pin(noted - 1) && !is_pin(noted) {
             return Ok(*self.next_seq.insert(noted));
         }
@@ -291,7 +291,7 @@ impl<'w> Lock<'w> {
         let name = PinName { workspace: self.workspace.id.clone(), seq };
         self.store().place_ref(&name, reference).map_err(self.write_error())?;
         self.next_seq = Some(seq + 1);
-        // The note matters only if the newest pin is deleted, so it need not survive a power cut.
+        // This file matters only if the newest pin is deleted, so it need not survive a power cut.
         let _ = write_seq(&self.directory.join("seq"), seq + 1);
         Ok(Pin { name, id, tree, attachment, time, message: commit.message })
     }
@@ -435,13 +435,13 @@ impl<'w> Lock<'w> {
     }
 }
 
-/// Reads the stored number of the next pin. Returns 1 if the note is missing or damaged.
+/// Reads the stored number of the next pin. Returns 1 if the file is missing or damaged.
 pub(crate) fn read_seq(path: &Path) -> u64 {
     let text = fs::read_to_string(path).unwrap_or_default();
     text.trim().parse().unwrap_or(1).clamp(1, 1 << 62)
 }
 
-/// Writes down the number of the next pin. The number always has twenty digits, so that it can be
+/// Stores the number of the next pin. The number always has twenty digits, so that it can be
 /// overwritten in place, which is cheaper than writing a new file.
 pub(crate) fn write_seq(path: &Path, seq: u64) -> io::Result<fs::File> {
     use std::os::unix::fs::FileExt;

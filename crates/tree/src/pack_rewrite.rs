@@ -23,8 +23,8 @@ pub(crate) struct PackRewrite<'a> {
 }
 
 impl<'a> PackRewrite<'a> {
-    /// Acquires the right, and removes the temporary files of killed processes. Returns `None` if
-    /// another process has the right.
+    /// Acquires the right to replace packs, and removes the temporary files of killed processes.
+    /// Returns `None` if another process has this right.
     pub(crate) fn begin(store: &'a Store) -> Result<Option<PackRewrite<'a>>, StoreError> {
         let path = store.directory().join("gc.lock");
         let lock = match &store.lock_wait {

@@ -36,7 +36,7 @@ struct OpenedPacks {
     covered: Vec<OnceLock<Option<Arc<Pack>>>>,
     /// The packs that the multi-pack index does not cover.
     loose: Vec<Arc<Pack>>,
-    /// The names of the packs that the multi-pack index does not cover and that could not be opened.
+    /// The names of the packs that could not be opened and are not in the multi-pack index.
     broken: Vec<String>,
 }
 
@@ -54,7 +54,7 @@ struct Pooled<T> {
 }
 
 impl<T> Pooled<T> {
-    /// Returns the opened file if it had these stats.
+    /// Returns the opened file if it had these stats when it was opened.
     fn get(&self, stats: &[Stat; 2]) -> Option<Arc<T>> {
         (self.stats == *stats).then(|| self.opened.clone())
     }
@@ -82,7 +82,8 @@ impl PackFiles {
         self.packs.iter().filter(|(_, [_, index])| *index != Stat::default()).map(|(name, _)| name)
     }
 
-    /// Returns a time before which every later change to a file leaves a different stat.
+    /// Returns the cutoff for the stats of these files: a file that is not racy gets a different
+    /// stat whenever it changes.
     fn cutoff(&self) -> Cutoff {
         let stats = self.packs.values().flatten().chain([&self.midx]);
         // The clock of the file system has reached the time of the newest file.
@@ -118,7 +119,7 @@ impl Packs {
         Packs { directory: directory.to_owned(), files, pool, opened: OnceLock::new() }
     }
 
-    /// Returns the packs after a pack was added to the directory.
+    /// Returns an updated list of packs after a pack was added to the directory.
     pub(crate) fn with_pack(&self, name: &str) -> Packs {
         let mut packs = self.files.packs.clone();
         let stat = |extension| {
@@ -170,8 +171,8 @@ impl Packs {
             return Pack::open(&self.index_path(name)).map(Arc::new);
         };
         let pooled = self.pool.packs().get(name).and_then(|pooled| pooled.get(stats));
-        // Bytes can rot without a change to the stat. An open pack is checked in the same way as one
-        // that is opened, except for its index.
+        // Bytes can rot without a change to the stat. A pack that is still open is checked in the
+        // same way as a newly opened one, except for its index.
         if let Some(pack) = pooled.filter(|pack| pack.check_ends().is_ok()) {
             return Ok(pack);
         }
@@ -345,7 +346,7 @@ mod tests {
 
     /// The file rots on the disk: its content changes, but its stat does not.
     #[test]
-    fn an_open_pack_whose_ends_rot_is_noticed() {
+    fn damage_to_either_end_of_an_open_pack_is_noticed() {
         let bench = Bench::new();
         bench.edited(1, 2);
         let directory = bench.packs();

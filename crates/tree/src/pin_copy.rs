@@ -1,5 +1,5 @@
-//! Copying pins from another store into a workspace of this one, for a directory that is about to
-//! be created.
+//! Copying pins from another store into a workspace of this store. The directory of the workspace
+//! is about to be created.
 
 use std::collections::{BTreeSet, HashSet};
 use std::io;
@@ -77,9 +77,10 @@ impl Store {
         Ok(PinCopy { lock, pins: copied, damaged })
     }
 
-    /// Finds the objects that commits need and that neither this store nor `other` has. An object
-    /// that `other` has is complete there. If `only_commits` is true, only the commits are looked
-    /// for. Further objects may be missing inside the missing ones.
+    /// Finds the objects that commits need and that neither this store nor `other` has. If `other`
+    /// has an object, it also has everything that the object needs. If `only_commits` is true, only
+    /// the commits are looked for. The missing objects may need other missing objects, which are
+    /// not found.
     pub fn find_absent(&self, commits: &[Oid], other: &Store, only_commits: bool) -> BTreeSet<Oid> {
         let (packs, others) = (self.packs(), other.packs());
         let mut absent = BTreeSet::new();
@@ -114,8 +115,8 @@ impl Store {
         absent
     }
 
-    /// Makes the packs visible that another process or the caller has put into the directory of
-    /// packs.
+    /// Makes the next lookup list the packs again, so that it also finds the packs that the caller
+    /// or another process has put into the directory of packs.
     pub fn reload_packs(&self) {
         self.forget_packs();
     }

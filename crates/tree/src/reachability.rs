@@ -60,7 +60,7 @@ impl NeededObjects {
         NeededObjects { accepted, ..self }
     }
 
-    /// Returns the number of an object, if the traversal has reached it.
+    /// Returns the number of an object, if the traversal has reached it and it is to be copied.
     pub(crate) fn number(&self, oid: &Oid) -> Option<u32> {
         self.numbers.get(oid).copied().filter(|number| *number != STAYS)
     }
@@ -109,8 +109,9 @@ impl NeededObjects {
         }
     }
 
-    /// Divides the objects into groups that do not refer to each other. `find_group` returns the
-    /// number of an object's group, or `None` to leave the object out.
+    /// Divides the objects into groups. No object is stored as a delta from an object in another
+    /// group. `find_group` returns the number of an object's group, or `None` to leave the object
+    /// out.
     pub(crate) fn divide(
         &self,
         sources: &SourcePacks,

@@ -82,8 +82,8 @@ impl Store {
         for name in &damaged {
             self.quarantine_pack(name)?;
         }
-        // Captures must not rely on lost objects. In a new generation, they notice the loss and
-        // store again those files that still exist.
+        // Captures must not rely on lost objects. In a new generation, captures notice the loss and
+        // store a new copy of each file that still exists.
         if !examination.lost.is_empty() {
             self.bump_generation()?;
         }
@@ -98,7 +98,7 @@ impl Store {
     }
 
     /// Accepts the losses that a repair could not prevent, so that a gc no longer fails because of
-    /// them. Removes the pins of which nothing is left, and writes their names and ids to
+    /// them. Removes the pins that have lost everything, and writes their names and ids to
     /// `quarantine/refs`. Returns the number of these pins.
     pub fn accept_losses(&self, report: &RepairReport) -> Result<usize, StoreError> {
         let quarantine = self.directory().join("quarantine");

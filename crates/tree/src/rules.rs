@@ -63,8 +63,8 @@ const PRIVATE: [&str; 3] = [".env*", "*.pem", "id_*"];
 /// The default of [`CaptureRules::max_named_size`].
 const DEFAULT_BUDGET: u64 = 512 << 20;
 
-/// True if the budget is the default. In that case, records omit the budget, so that versions of
-/// takeback that do not know it can still read the records.
+/// True if the budget is the default. In that case, records omit the budget, so that older versions
+/// of takeback, which do not have this setting, can still read the records.
 fn is_default_budget(budget: &u64) -> bool {
     *budget == DEFAULT_BUDGET
 }
@@ -211,7 +211,7 @@ pub(crate) struct Patterns(Vec<Pattern>);
 
 impl Patterns {
     pub(crate) fn parse(text: &[u8]) -> Patterns {
-        Patterns::parse_some(text, usize::MAX).expect("no text has so many lines")
+        Patterns::parse_some(text, usize::MAX).expect("the number of lines fits into a usize")
     }
 
     /// Parses at most `limit` patterns. Returns `None` if the text has more.

@@ -115,9 +115,8 @@ impl DeltaBases for DamagedPackBases<'_> {
     }
 }
 
-/// Finds the entries of a pack without its index. After damage, the next entry is assumed to begin
-/// at the first position where a header is followed by data that inflates to the size in the
-/// header.
+/// Finds the entries of a pack without its index. After a damaged entry, the next entry is assumed
+/// to begin at the first header whose data inflates to the size that the header gives.
 fn find_entries(file: &PackFile) -> Vec<u64> {
     let mut window = Window { file, start: 0, bytes: Vec::new() };
     let mut inflater = Decompress::new(true);

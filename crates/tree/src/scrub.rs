@@ -71,7 +71,7 @@ impl Store {
 
     /// Makes the next scrub begin with a pack that is known to be damaged.
     pub(crate) fn scrub_next(&self, pack: &str) {
-        // If this fails, a later scrub finds the damage in its turn.
+        // If this fails, a later scrub finds the damage when it reaches the pack.
         let _ = self.write_bookmark(&Bookmark { pack: pack.to_owned(), offset: 0 });
     }
 
@@ -120,7 +120,7 @@ impl Store {
     }
 }
 
-/// Returns the line for a pack in a note.
+/// Returns the line that describes a pack in a note.
 fn describe_pack((name, [pack, index]): (&str, [u64; 2])) -> String {
     format!("{name} {pack} {index}\n")
 }

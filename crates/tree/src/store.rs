@@ -176,7 +176,7 @@ impl Store {
         &self.directory
     }
 
-    /// Returns the random id of the store. Workspace ids depend on it, so that they differ between
+    /// Returns the random id of the store. Workspace ids depend on it, so they differ between
     /// stores.
     pub fn uuid(&self) -> &str {
         &self.uuid
@@ -375,7 +375,7 @@ fn create_store(directory: &Path, uuid: &str) -> Result<(), StoreError> {
     let identity = StoreIdentity { version: VERSION, uuid: uuid.to_owned() };
     let identity = serde_json::to_string(&identity).expect("plain data serializes to JSON");
     let temporary = directory.join("tmp");
-    // The lock prevents other processes from sweeping the temporary files.
+    // The lock prevents other processes from removing the temporary files.
     let lock = directory.join("lock");
     let _lock = FileLock::shared(&lock).map_err(StoreError::io("lock", &lock))?;
     for (name, content) in

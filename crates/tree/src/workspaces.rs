@@ -158,7 +158,7 @@ impl Store {
         self.keep_seq(&directory).map_err(StoreError::io("write", &self.highest_seq()))?;
         let aside = self.temporary().join(hex::random_digits(16));
         // A rename removes the directory in one step, so that no process finds only part of it. If
-        // this process is killed, the temporary files are swept later.
+        // this process is killed, the directory is removed later.
         fault::point("forget")
             .and_then(|()| fs::rename(&directory, &aside))
             .map_err(StoreError::io("remove", &directory))?;
@@ -166,8 +166,8 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the path of a file that holds a pin number: the highest number that a forgotten
-    /// workspace would have assigned next.
+    /// Returns the path of a file with a pin number. No forgotten workspace has assigned this
+    /// number or a higher one.
     pub(crate) fn highest_seq(&self) -> PathBuf {
         self.directory().join("seq")
     }

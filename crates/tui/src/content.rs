@@ -94,7 +94,7 @@ pub(crate) struct Versions {
     pub(crate) now: Option<Vec<String>>,
 }
 
-/// A session, or a message in it that a search found.
+/// A session in the list, or a search result: a session and the message that was found in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FoundSession {
     pub(crate) session: String,

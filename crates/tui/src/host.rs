@@ -37,7 +37,7 @@ pub trait Host: Send + Sync {
     /// pager runs.
     fn page_diff(&self, checkpoint: &Oid) -> Result<(), Problem>;
 
-    /// Takes the messages that have been collected since the last call, instead of being printed.
+    /// Returns the messages that takeback would have printed since the last call.
     fn take_messages(&self) -> Vec<String>;
 }
 

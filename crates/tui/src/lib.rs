@@ -1,4 +1,4 @@
-//! The history on a terminal screen, on which the user looks at changes and takes them back.
+//! Shows the history on a terminal screen, where the user can look at changes and take them back.
 //!
 //! `model` is the state, `update` changes it, and `view` shows it. None of the three has side
 //! effects. `work` reads and changes takeback's home in other threads, through the same

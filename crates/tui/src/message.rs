@@ -23,14 +23,14 @@ pub(crate) enum Message {
     Past(Result<Arc<Past>, Problem>),
     /// The paths that each turn changed, in lower case.
     Paths(HashMap<Oid, String>),
-    /// The turns whose conversations contain the words.
+    /// The words of the filter, and the turns whose conversations contain them.
     Said(String, HashSet<Oid>),
     Details(Oid, Result<Box<Details>, Problem>),
     /// A diff of the turn's own changes, or of all changes until now.
     Diff(Oid, bool, Result<Diff, Problem>),
     Conversation(Oid, Result<Vec<content::Message>, Problem>),
     Versions(RelPath, Result<Versions, Problem>),
-    /// The sessions, or the messages that contain the words.
+    /// The words to search for, and the results. Without words, these are the latest sessions.
     Sessions(String, Result<Vec<FoundSession>, Problem>),
     /// The messages of a session.
     Transcript(String, Result<Vec<content::Message>, Problem>),
@@ -81,7 +81,7 @@ pub(crate) enum Read {
     Conversation(Oid, usize),
     /// The versions of a file that a turn changed.
     Versions(Oid, RelPath),
-    /// The latest sessions, or the messages with these words.
+    /// The messages that contain these words. Without words, the latest sessions.
     Sessions(String),
     /// The messages of a session, for a pane of this width.
     Transcript(String, usize),

@@ -71,7 +71,7 @@ pub struct Options {
     pub clock: fn() -> Timestamp,
 }
 
-/// Shows the history until the user leaves it. Returns lines to print afterwards.
+/// Shows a screen until the user closes it. Returns lines to print afterwards.
 pub fn run(host: Arc<dyn Host>, options: Options) -> io::Result<Vec<String>> {
     let has_colors = options.theme.colors != Colors::None;
     let workers = Workers::start(host.clone(), options.directory, has_colors)?;
@@ -97,11 +97,12 @@ pub fn run(host: Arc<dyn Host>, options: Options) -> io::Result<Vec<String>> {
 
 /// The signals that the screen handles. In raw mode, keys do not send them, but other programs may.
 struct Signals {
-    /// The screen is to be closed.
+    /// True once the screen must be closed.
     end: Arc<AtomicBool>,
-    /// The process is to be stopped until it is continued.
+    /// True if the process must be suspended.
     suspend: Arc<AtomicBool>,
-    /// The process was continued, and another program may have used the terminal.
+    /// True if the process was resumed, and another program may have used the terminal in the
+    /// meantime.
     resumed: Arc<AtomicBool>,
 }
 
@@ -124,12 +125,12 @@ fn watch_terminal(end: Arc<AtomicBool>) -> io::Result<()> {
     if !io::stdin().is_terminal() {
         return Ok(());
     }
-    // An input that never ends and never has anything to read.
+    // An input that never receives data and never ends.
     let (silent, other_end) = UnixStream::pair()?;
     silent.set_nonblocking(true)?;
     let watch = move || {
         let stdin = io::stdin();
-        // `poll` reports that the terminal was closed, although no event was requested.
+        // `poll` reports that the terminal was closed, even if no event is requested.
         let mut watched = [PollFd::new(&stdin, PollFlags::empty())];
         while watched[0].revents().is_empty() {
             let _ = poll(&mut watched, None);
@@ -169,7 +170,7 @@ fn restore() {
     let _ = disable_raw_mode();
 }
 
-/// Takes over the terminal. Makes the terminal mark pasted text. If pasted text arrived as keys, it
+/// Takes over the terminal, and makes it mark pasted text. Unmarked text would arrive as keys, and
 /// could answer questions.
 fn enter() -> io::Result<()> {
     enable_raw_mode()?;
@@ -209,7 +210,7 @@ struct Shown {
 }
 
 impl Shown {
-    /// Handles messages until the user leaves.
+    /// Handles messages until the screen is closed.
     fn follow(&mut self, clock: fn() -> Timestamp, signals: &Signals) -> io::Result<()> {
         if !self.model.is_reader_only {
             self.workers.take(Command::Read(Read::Newest));
@@ -248,7 +249,7 @@ impl Shown {
     }
 
     fn draw(&mut self) -> io::Result<()> {
-        // The terminal's size may already have changed, which the model learns only later.
+        // The terminal's size may already have changed. The model learns of that only later.
         let (columns, rows) = self.model.size;
         let mut drawn = Buffer::empty(Rect::new(0, 0, columns, rows));
         draw(&self.model, self.theme, &mut drawn);
@@ -280,7 +281,7 @@ impl Shown {
     }
 
     /// Handles a message, and carries out the commands that follow from it. Returns true if the
-    /// user leaves.
+    /// screen must be closed.
     fn handle(&mut self, message: Message) -> io::Result<bool> {
         for command in update(&mut self.model, message) {
             match self.workers.take(command) {
@@ -305,16 +306,16 @@ impl Shown {
         self.screen.0.resize(Rect::new(0, 0, columns, rows))
     }
 
-    /// Restores the terminal, and stops the process until it is continued.
+    /// Restores the terminal, and suspends the process until it is resumed.
     fn suspend(&mut self) -> io::Result<()> {
         self.leave(|_| {
-            // The default action of the signal stops the process.
+            // The default action of the signal suspends the process.
             let _ = signal_hook::low_level::emulate_default_handler(SIGTSTP);
             None
         })
     }
 
-    /// Leaves the screen while something else uses the terminal.
+    /// Closes the screen while another program uses the terminal, and then opens it again.
     fn leave(&mut self, work: impl FnOnce(&dyn Host) -> Option<String>) -> io::Result<()> {
         restore();
         let problem = work(self.host.as_ref());

@@ -76,8 +76,8 @@ pub struct OpenOptions {
 }
 
 impl OpenOptions {
-    /// The options for a program that keeps its checkpoints and sessions in a home of its own, and
-    /// reports the end of each of its calls.
+    /// Creates options for a program that keeps its checkpoints and sessions in a home of its own,
+    /// and reports the end of each of its calls.
     pub fn new(home: PathBuf) -> OpenOptions {
         OpenOptions {
             forbidden: ForbiddenRoots::new(None, Vec::new(), Some(home.clone())),
@@ -113,8 +113,8 @@ pub struct OwnConversations {
     /// Generates an id for a fork that the session's own agent can continue. Returns `None` if the
     /// agent cannot continue forks.
     pub name_fork: Option<fn(&str) -> Option<String>>,
-    /// The session of the agent in which the user typed the command. The turn in that session is
-    /// still running. If the agent does not name the session, this is the agent's name, and no turn
+    /// The agent's session in which the user typed the command. A turn is still running in that
+    /// session. If the agent does not name its session, this is the name of the agent, and no turn
     /// is running.
     pub typed_in: Option<String>,
     /// The function that is called after an interrupted rollback has been finished. Its argument
@@ -223,7 +223,8 @@ impl Opened {
         self.conversations.log_directories.get(agent).map(PathBuf::as_path)
     }
 
-    /// Returns the session of the agent in which the user typed the command, or the agent's name.
+    /// Returns the agent's session in which the user typed the command, or the agent's name if it
+    /// does not name its session.
     pub fn typed_in(&self) -> Option<&str> {
         self.conversations.typed_in.as_deref()
     }
@@ -362,8 +363,9 @@ impl Opened {
         Ok(LedgerGuard(guard))
     }
 
-    /// Returns another connection to the ledger, or creates the ledger. Everything written through
-    /// it is on disk before the write returns. A connection that was given back is used again.
+    /// Returns another connection to the ledger. Creates the ledger if it does not exist.
+    /// Everything written through the connection is on disk before the write returns. A connection
+    /// that was given back is reused.
     pub fn durable_ledger(&self) -> Result<Ledger, OpenError> {
         if let Some(mut ledger) = self.lock_durable_ledger().take() {
             ledger.refresh();
@@ -379,8 +381,9 @@ impl Opened {
         *self.lock_durable_ledger() = Some(ledger);
     }
 
-    /// Closes the ledger if it is open. It is opened again when it is needed. A process that waits
-    /// for its user calls this, because a repair of the ledger waits until no process has it open.
+    /// Closes the ledger if it is open. It is opened again when it is needed. This is called before
+    /// a process waits for its user, because the ledger cannot be repaired while a process has it
+    /// open.
     pub fn close_ledger(&self) {
         *self.lock_ledger() = None;
         *self.lock_durable_ledger() = None;

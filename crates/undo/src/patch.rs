@@ -8,11 +8,11 @@ use serde_json::Value;
 /// The line with which a patch begins.
 const BEGIN: &str = "*** Begin Patch";
 
-/// The beginnings of the lines that name a file.
+/// The prefixes of the lines that name a file.
 const FILE_MARKS: [&str; 4] =
     ["*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: "];
 
-/// Keys in the input under which agents pass a patch.
+/// Keys in a tool's input that may hold a patch.
 const PATCH_KEYS: [&str; 5] = ["command", "input", "patch", "patchText", "patch_text"];
 
 /// Returns true if a text contains a patch, perhaps with other text around it.
@@ -25,8 +25,8 @@ pub(crate) fn is_patch_program(program: &str) -> bool {
     matches!(program.rsplit('/').next(), Some("apply_patch" | "applypatch"))
 }
 
-/// Returns true if a command is a patch instead of a script: `*** Begin Patch…`, or a list of the
-/// program and the patch.
+/// Returns true if a command is a patch instead of a script: `*** Begin Patch…`, or a list with the
+/// name of the program and the patch.
 pub(crate) fn is_plain_patch(command: &Value) -> bool {
     match command {
         Value::String(text) => text.trim_start().starts_with(BEGIN),
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_around_a_patch_is_more_than_a_patch() {
+    fn a_script_that_contains_a_patch_is_not_a_plain_patch() {
         assert!(is_plain_patch(&json!("\n*** Begin Patch\n")));
         assert!(is_plain_patch(&json!(["/bin/apply_patch", "*** Begin Patch"])));
         assert!(!is_plain_patch(&json!("apply_patch <<EOF\n*** Begin Patch")));

@@ -32,7 +32,7 @@ pub struct Settings {
     pub strict: bool,
     /// Patterns for paths that are not captured.
     pub exclude: Vec<String>,
-    /// Patterns for paths that are captured although another rule excludes them.
+    /// Patterns for paths that are captured even if another rule excludes them.
     pub include: Vec<String>,
     /// Patterns for files that hold secrets, or `skip` to exclude such files.
     pub private: Private,
@@ -51,13 +51,13 @@ pub struct Settings {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Protection {
-    /// The answer to a call that would delete or change takeback's own files or hooks.
+    /// The response to a call that would delete or change takeback's own files or hooks.
     pub history: HistoryProtection,
     /// The home that holds a second copy of all checkpoints.
     pub mirror: Option<PathBuf>,
 }
 
-/// The answer to a call that would delete or change takeback's own files or hooks.
+/// The response to a call that would delete or change takeback's own files or hooks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HistoryProtection {

@@ -61,7 +61,7 @@ class Chat {
     }
   }
 
-  /** Follows the conversation. When the browser reconnects, it tells the server the last event. */
+  /** Follows the conversation. When the browser reconnects, it tells the server which event it received last. */
   listen() {
     const after = this.lastEvent === null ? "" : `?after=${this.lastEvent}`;
     const stream = (this.stream = new EventSource(`/api/v1/${this.path}/events${after}`));
@@ -376,7 +376,7 @@ function offerRewind(session, message, done) {
     make("div", { class: "body" },
       make("p", { text: "Will be taken back, from this prompt on:" }),
       make("fieldset", { class: "choices" }, ...options),
-      make("p", { class: "faint", text: "Nothing is deleted: messages stay in the session, and the current files are saved first. /rollback undo restores the files, takeback sessions unrewind the messages." })),
+      make("p", { class: "faint", text: "Nothing is deleted: messages stay in the session, and the current files are saved first. /rollback undo restores the files, and takeback sessions unrewind restores the messages." })),
     make("div", { class: "buttons" }, keep, go),
   );
   dialog.showModal();

@@ -318,7 +318,7 @@ function explain(error) {
 
 const kinds = (effects) => [...new Set(effects.map((effect) => effect.kind))].join("/");
 
-/** Returns the paths of a list, without directories that contain others of these paths. */
+/** Returns the paths in a list, except directories that contain other paths in the list. */
 function files(paths) {
   const names = paths.map((path) => (typeof path === "string" ? path : atob(path.bytes)));
   const above = new Set();

@@ -65,7 +65,7 @@ function appendChunk(part, address) {
   addChunk(chunk, address);
 }
 
-/** Listens for changes. When the browser reconnects, it tells the server the last event. */
+/** Listens for changes. When the browser reconnects, it tells the server which event it received last. */
 function listen() {
   const own = document.body.dataset.workspace;
   const stream = new EventSource("/api/v1/events");
@@ -105,7 +105,7 @@ function debounce(run, wait) {
   };
 }
 
-/** Never runs a task twice at a time. Calls while it runs lead to one more run. */
+/** Runs a task once at a time. If it is called while it is running, runs it once more afterwards. */
 function inTurn(task) {
   let running = false;
   let isDue = false;
@@ -219,7 +219,7 @@ function markCurrent(chunks) {
   }
 }
 
-/** Shows the newest entries instead of the present ones, with which they have none in common. */
+/** Replaces all entries with the newest ones. The old and the new list have no entry in common. */
 function replaceList(pages) {
   const list = entries();
   for (const chunk of [...list.children]) forgetChunk(chunk);

@@ -94,7 +94,7 @@ export function showChunk(chunk) {
   if (stale.has(chunk)) updateChunk(chunk);
 }
 
-/** Brings older entries up to date: those in the page at once, the others when they return. */
+/** Brings older entries up to date: those in the page immediately, the others when they return. */
 export function updateOlder(fetched) {
   for (const chunk of chunks().filter((chunk) => !fetched.has(chunk))) {
     stale.add(chunk);

@@ -34,8 +34,8 @@ pub trait Home: Send + Sync {
     /// Adds new entries of the agents' own logs to the ledger.
     fn catch_up(&self);
 
-    /// Checks the agents, the store and the ledger, as `takeback doctor` does. If `is_thorough`, also
-    /// reads all checkpoints and messages.
+    /// Checks the agents, the store and the ledger, as `takeback doctor` does. If `is_thorough`,
+    /// also reads all checkpoints and messages.
     fn check_up(&self, is_thorough: bool) -> Result<Checkup, Problem>;
 
     /// Explains an error, with the same hint as the commands. The caller sets the status later.

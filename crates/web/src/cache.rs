@@ -18,11 +18,12 @@ use crate::view::timeline::{Timeline, read_timeline};
 /// The maximum number of timelines that are kept.
 const MAX_KEPT: usize = 64;
 
-/// A timeline or an answer is kept only if its latest change was at least this old when it was read.
-/// A file system may give the same time to two changes in quick succession.
+/// A timeline or an answer is kept only if its latest change was at least this old when it was
+/// read. A file system may give the same time to two changes in quick succession.
 const SETTLED: Duration = Duration::from_millis(100);
 
-/// The age that is needed on a file system that stores at most hundredths of a second.
+/// The age that is needed on a file system whose times are exact only to hundredths of a second or
+/// less.
 const COARSELY_SETTLED: Duration = Duration::from_secs(2);
 
 /// Values that change whenever the data of a timeline changes. The data comes from the pins and the
@@ -113,8 +114,8 @@ fn system_time(time: Time) -> SystemTime {
 /// Returns true if a change after `now` would get a later time than `latest`.
 fn is_settled(latest: SystemTime, now: SystemTime) -> bool {
     let since_epoch = latest.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    // A coarse file system stores at most hundredths of a second. By chance, a fine one may store
-    // such a time, too.
+    // On a coarse file system, times are exact to hundredths of a second at best. By chance, a time
+    // on another file system may look the same.
     let is_coarse = since_epoch.subsec_nanos().is_multiple_of(10_000_000);
     let needed = if is_coarse { COARSELY_SETTLED } else { SETTLED };
     now.duration_since(latest).is_ok_and(|age| age > needed)

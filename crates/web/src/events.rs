@@ -134,7 +134,7 @@ impl Hub {
         state.streams.retain(|stream| stream.try_send(event.clone()).is_ok());
     }
 
-    /// Ends all streams, because the server stops.
+    /// Ends all streams, because the server is stopping.
     pub(crate) fn end_all(&self) {
         self.lock().streams.clear();
     }
@@ -257,7 +257,7 @@ pub(crate) fn look_at(opened: &Opened) -> Seen {
 }
 
 /// Returns the sizes and times of the ledger's files, which change with every write. An empty log
-/// counts as missing, because opening the ledger creates it and closing deletes it.
+/// counts as missing, because opening the ledger creates it and closing the ledger deletes it.
 pub(crate) fn ledger_stamp(path: &Path) -> [Option<(u64, SystemTime)>; 2] {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");

@@ -3,7 +3,7 @@
 //!
 //! - The host must be one of the server's own. A foreign name that resolves to this address (DNS
 //!   rebinding) is refused.
-//! - A request that a page of another origin sends is refused, regardless of its method.
+//! - A request from a page of another origin is refused, regardless of its method.
 //! - Without the token or the cookie, nothing is served.
 
 use std::net::{IpAddr, SocketAddr};
@@ -21,7 +21,7 @@ use axum::response::{IntoResponse, Response};
 use crate::pages;
 use crate::problem::Problem;
 
-/// The policy for pages: scripts and styles come from this server's files alone, nothing is loaded
+/// The policy for pages: scripts and styles come only from this server's files, nothing is loaded
 /// from elsewhere, and no other page can embed these pages.
 const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
      img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; \
@@ -127,7 +127,7 @@ impl Guard {
         }
         let kind = single_header(headers, CONTENT_TYPE).unwrap_or_default();
         let is_json = kind.split(';').next() == Some("application/json");
-        // A page of another site can use neither this type nor this method unless the server agrees
+        // A page on another site can use neither this type nor this method unless the server agrees
         // first.
         let is_asked = is_json || request.method() == Method::DELETE;
         if is_read || is_asked { Ok(()) } else { Err(Refusal::Kind) }

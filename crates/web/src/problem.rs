@@ -61,8 +61,7 @@ pub struct Problem {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub now: Option<Box<Value>>,
-    /// The sessions that are working in the workspace, if nothing was restored because they are
-    /// working.
+    /// The sessions that are working in the workspace, if nothing was restored because of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub working: Vec<String>,
 }
@@ -154,9 +153,10 @@ pub(crate) fn status_of(error: &Error) -> u16 {
             | RollbackError::NoIndex(_)
             | RollbackError::TurnLost(..)
             | RollbackError::Restore(_) => 409,
-            RollbackError::Outside { .. } | RollbackError::NoMatch(_) | RollbackError::Plan(_) => {
-                400
-            }
+            RollbackError::Outside { .. }
+            | RollbackError::NoMatch(_)
+            | RollbackError::NothingLeft
+            | RollbackError::Plan(_) => 400,
             _ => 500,
         },
         _ => 500,

@@ -40,7 +40,7 @@ pub enum CertificateError {
     NoCertificate,
     #[error("the key is not in PEM format")]
     Key(#[source] pem::Error),
-    #[error("the certificate and the key do not work")]
+    #[error("the certificate or the key cannot be used")]
     Unusable(#[source] rustls::Error),
 }
 

@@ -261,19 +261,19 @@ fn fetch_compiler(cache: &AgentCache) -> Result<Compiler, FetchError> {
     })
 }
 
-/// Installs mypy, unless it is installed.
+/// Installs mypy, unless it is already installed.
 fn fetch_mypy() -> Option<PathBuf> {
     let environment = install_from_pypi("mypy", MYPY, &[&format!("mypy=={MYPY}")])?;
     Some(environment.join("bin/mypy"))
 }
 
-/// Installs LangGraph, unless it is installed. Returns the directory of its environment.
+/// Installs LangGraph, unless it is already installed. Returns the directory of its environment.
 fn fetch_langgraph() -> Option<PathBuf> {
     install_from_pypi("langgraph", &LANGGRAPH.join("-").replace('=', ""), &LANGGRAPH)
 }
 
-/// Installs packages into an environment of their own, unless they are installed. Returns its
-/// directory.
+/// Installs packages into an environment of their own, unless they are already installed. Returns
+/// the directory of the environment.
 pub(crate) fn install_from_pypi(name: &str, version: &str, packages: &[&str]) -> Option<PathBuf> {
     let environment = target_directory().join("tools").join(format!("{name}-{version}"));
     // If the installation was cut off, this file does not exist.

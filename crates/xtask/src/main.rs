@@ -38,7 +38,7 @@ usage: cargo xtask <task>
                   from PyPI and npm
   test-web      Test the pages of `takeback serve` in Chromium, which is installed if possible
                   [word…] only the checks whose names contain one of the words
-                  [--quick] the part that `test` includes, with that of test-api
+                  [--quick] only the part that `test` includes, and that of test-api
   test-api      Test the HTTP API with schemathesis, which is installed if possible
                   [--examples N] requests of each kind, 30 by default
   screenshots   Take pictures of every page, in target/screenshots

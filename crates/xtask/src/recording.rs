@@ -28,7 +28,7 @@ const MARGIN: usize = 14;
 const LINE_TIME: f64 = 0.22;
 const LAST_TIME: f64 = 6.0;
 
-/// The first line of the output that is left out. The lines after it are also left out.
+/// The line at which the picture stops. This line and all lines after it are left out.
 const END: &str = "Next, in one of your projects:";
 
 const STYLE: &str = "\

@@ -196,7 +196,7 @@ ok
     }
 
     #[test]
-    fn totals_of_cargo_are_added_up() {
+    fn the_totals_from_cargo_are_added_up() {
         let mut tally = Tally::default();
         tally.add_cargo_output(
             "running 4 tests\nskipped: no python3\n\

@@ -19,8 +19,8 @@ use crate::storage;
 const PROGRAMS: [(&str, &str); 3] = [("git", "git"), ("setpriv", "util-linux"), ("c++", "g++")];
 
 /// Programs that tests use if they are installed, each with its Debian package.
-const OPTIONAL_PROGRAMS: [(&str, &str); 3] =
-    [("zsh", "zsh"), ("fish", "fish"), ("psql", "postgresql")];
+const OPTIONAL_PROGRAMS: [(&str, &str); 4] =
+    [("zsh", "zsh"), ("fish", "fish"), ("psql", "postgresql"), ("mkfs.btrfs", "btrfs-progs")];
 
 /// The targets with tests, except for doc tests, which cargo cannot build in advance.
 const ALL_BUT_DOC: [&str; 4] = ["--lib", "--bins", "--tests", "--examples"];

@@ -57,7 +57,7 @@ class TakebackSaver(BaseCheckpointSaver[int]):
     ``app`` is the name of the app. Apps with different names do not see each other's threads.
 
     With a ``workspace``, the files in that directory are captured whenever LangGraph stores a
-    checkpoint, and `rollback` and `fork` take them along.
+    checkpoint. `rollback` restores them, and `fork` copies them.
 
     Data that a method has stored survives the death of any process.
 
@@ -215,7 +215,7 @@ class TakebackSaver(BaseCheckpointSaver[int]):
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Deletes all checkpoints of threads, or all except the latest and those that it needs."""
         if strategy not in STRATEGIES:
-            raise ValueError(f"unknown strategy {strategy!r}; there are {', '.join(STRATEGIES)}")
+            raise ValueError(f"unknown strategy {strategy!r}; use one of {', '.join(STRATEGIES)}")
         for thread in map(str, thread_ids):
             if strategy == "delete":
                 self.delete_thread(thread)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class AgentSession:
-    """A session of your agent. `Takeback.session` makes one.
+    """A session of your agent, made by `Takeback.session`.
 
     As a context manager, it reports the start and the end of the session.
     """

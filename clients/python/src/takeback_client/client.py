@@ -97,9 +97,9 @@ class Takeback(AboutMethods, AgentMethods, CheckpointMethods, SessionMethods, Th
         return self._connection.server_pid()
 
     def close(self, seconds: float = 10.0) -> None:
-        """Ends takeback, and waits for it up to this time.
+        """Ends takeback, and waits up to this long until it has exited.
 
-        A process that is still completing a late checkpoint is not killed. It ends by itself.
+        A process that is still completing a late checkpoint is not killed. It exits by itself.
         """
         self._connection.close(seconds)
 

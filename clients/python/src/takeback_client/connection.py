@@ -113,8 +113,9 @@ class Connection:
         """Checks that the process speaks this version of the protocol."""
         info: ServerInfo = self._ask(server, "initialize", {}, deadline)
         if info["protocol"] != PROTOCOL:
-            message = f"takeback {info['version']} speaks protocol {info['protocol']}"
-            raise StartError(f"{message}, this client {PROTOCOL}", "update the older of the two")
+            theirs = f"takeback {info['version']} speaks protocol {info['protocol']}"
+            message = f"{theirs}, but this client speaks protocol {PROTOCOL}"
+            raise StartError(message, "update the older of the two")
         self._max_line_bytes = info["max_line_bytes"]
 
     def _ask(

@@ -69,12 +69,20 @@ class ServerDiedError(TakebackError):
         """The last lines that the process wrote to standard error."""
 
 
+def describe_refusal(report: Report) -> str:
+    """Says why takeback refuses a call."""
+    if report["tampering"]:
+        return "it would " + "; ".join(report["tampering"])
+    # Strict mode refuses calls that are not fully protected.
+    lost = [f"{one['path']}: {one['reason']}" for one in report["unprotected"]]
+    return "it is not fully protected: " + "; ".join(lost + report["failures"])
+
+
 class ToolRefusedError(TakebackError):
     """takeback refuses a tool call, so the agent must not run it."""
 
     def __init__(self, report: Report) -> None:
-        would = "; ".join(report["tampering"])
-        super().__init__(f"takeback refuses this call: it would {would}")
+        super().__init__(f"takeback refuses this call: {describe_refusal(report)}")
         self.report = report
 
 

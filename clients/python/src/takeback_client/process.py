@@ -109,7 +109,7 @@ class ServerProcess:
     def close(self, seconds: float) -> None:
         """Closes the pipes and waits for the process to end.
 
-        A process that is still completing a late checkpoint is left alone. It ends by itself.
+        A process that is still completing a late checkpoint is left alone. It exits by itself.
         """
         self._input.close()
         self._output.close()

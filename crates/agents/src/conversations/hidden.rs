@@ -1,8 +1,8 @@
 //! Messages that stay in a log, but no longer reach the model.
 //!
-//! Cline keeps an open conversation in memory, so a shorter log would not change it. Before each
-//! request to the model, takeback's plugin leaves out the messages that a file of takeback lists,
-//! one file per session. The log stays unchanged, and redo removes the list.
+//! Cline keeps an open conversation in memory, so a shorter log would not change it. takeback lists
+//! the messages to hide in a file, one per session, and its plugin leaves them out of each request
+//! to the model. The log stays unchanged, and redo removes the list.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -35,7 +35,7 @@ pub(super) fn update(
     write_list(&list_path(opened, id), &parts).map_err(ConversationError::Note)
 }
 
-/// Brings the list of a session up to date, if it has one. If that is impossible, the list stays.
+/// Updates the list of a session, if it has one. If that is impossible, the list stays unchanged.
 pub(super) fn refresh(opened: &Opened, rewind: &Rewind, session: &str) {
     let (_, id) = session.split_once(':').unwrap_or_default();
     if rewind.needs_plugin() && list_path(opened, id).exists() {
@@ -53,8 +53,7 @@ fn write_list(path: &Path, parts: &[MessagePart]) -> std::io::Result<()> {
     durable::replace_file(path, &text, Durability::Synced)
 }
 
-/// Counts the conversations of which the plugin leaves something out. `home` is takeback's own
-/// directory.
+/// Counts the conversations in which the plugin hides messages. `home` is takeback's own directory.
 pub fn count_hidden(home: &Path) -> usize {
     fs::read_dir(list_directory(home)).map_or(0, Iterator::count)
 }

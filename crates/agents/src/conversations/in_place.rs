@@ -41,8 +41,9 @@ pub(super) fn take_back(opened: &Opened, session: &str) -> Option<Resume> {
 }
 
 /// Has the daemon take back the conversation of a session if it is open and no turn is running. If
-/// the user typed the command in this conversation, the turn of the command is still running. In
-/// that case, this function takes nothing back, and [`take_back_when_idle`] must follow.
+/// the user typed the command in this conversation, the turn in which it was typed is still
+/// running. In that case, this function takes nothing back, and [`take_back_when_idle`] must
+/// follow.
 fn ask_daemon(opened: &Opened, rewind: &Rewind, session: &str) -> Option<Resume> {
     let is_typed_here = opened.typed_in() == Some(session);
     let point = find_point(opened, rewind, session).ok()??;
@@ -54,7 +55,7 @@ fn ask_daemon(opened: &Opened, rewind: &Rewind, session: &str) -> Option<Resume>
     stay(opened, rewind, session)
 }
 
-/// Returns the instructions for continuing a conversation that went back in place.
+/// Returns the instructions for continuing a conversation that was taken back in place.
 fn stay(opened: &Opened, rewind: &Rewind, session: &str) -> Option<Resume> {
     let (_, id) = session.split_once(':')?;
     let log = find_logs(opened, rewind.agent, id).into_iter().next()?;

@@ -1,11 +1,11 @@
 //! The agents' own conversations, and how to continue each of them from its end or from an earlier
 //! point.
 //!
-//! The ledger says which messages a conversation has. If the agent's log has exactly these, the
-//! agent continues its own session. Otherwise `rewind` makes a copy of the log with exactly these
-//! messages, and the ledger records the copy as a fork. `notes` remembers every copy, so that if a
-//! process is killed while it makes a copy, a later process can finish or remove the copy.
-//! `originals` keeps copies of whole logs that the agent may delete. `in_place` takes back
+//! The ledger says which messages a conversation has. If the agent's log has exactly these
+//! messages, the agent continues its own session. Otherwise `rewind` makes a copy of the log with
+//! exactly these messages, and the ledger records the copy as a fork. `notes` remembers every copy,
+//! so that if a process is killed while it makes a copy, a later process can finish or remove the
+//! copy. `originals` keeps copies of whole logs that the agent may delete. `in_place` takes back
 //! conversations inside the open agent, and `hidden` does so with the help of takeback's plugin.
 
 mod hidden;
@@ -154,7 +154,7 @@ impl Conversation {
         Ok(Conversation { session: session.to_owned(), messages, kept })
     }
 
-    /// Returns the part of an ancestor that this conversation has in common with it.
+    /// Returns the part of an ancestor's conversation that this one shares.
     fn of_ancestor(&self, opened: &Opened, ancestor: &str) -> Result<Self, ConversationError> {
         let messages = opened.ledger_or_new()?.message_origins(ancestor)?;
         Ok(Conversation { session: ancestor.to_owned(), messages, kept: self.kept.clone() })
@@ -169,7 +169,8 @@ impl Conversation {
         self.kept_messages().filter_map(|message| message.origin.clone()).collect()
     }
 
-    /// Returns the agent's own ids for the messages to leave out between those to keep.
+    /// Returns the agent's own ids for the messages that lie between those to keep, but must be
+    /// left out.
     fn undone(&self) -> BTreeSet<String> {
         let is_undone = |message: &&MessageOrigin| {
             message.seq < self.last() && !self.kept.contains(&message.seq)
@@ -213,7 +214,7 @@ impl Conversation {
         }
     }
 
-    /// Of the messages to leave out, returns the first one that is in the agent's log.
+    /// Returns the first message to leave out that is in the agent's log.
     fn first_gone(&self) -> Option<GoneMessage<'_>> {
         let gone = self.messages.iter().filter(|message| message.seq > self.last());
         gone.filter_map(|message| {
@@ -231,7 +232,7 @@ struct FilledFork<'a> {
     moved: Option<MovedDirectory<'a>>,
 }
 
-/// Makes the log of a fork from the log of its nearest ancestor that has a log.
+/// Creates the log of a fork from the log of its nearest ancestor that has one.
 fn fill_fork(
     opened: &Opened,
     rewind: &'static Rewind,
@@ -351,7 +352,8 @@ fn find_logs(opened: &Opened, agent: &str, id: &str) -> Vec<LogRef> {
     logs
 }
 
-/// Among the logs that the agent continues, finds the one that contains exactly these messages.
+/// Among the logs that the agent would continue, finds the one that contains exactly these
+/// messages.
 fn find_log_at<'l>(
     opened: &Opened,
     rewind: &Rewind,

@@ -43,12 +43,12 @@ pub(super) struct CopyNote {
     log: String,
     /// The number of messages in the log.
     messages: usize,
-    /// The files of the copy. The log comes last. There are none if another program imports the
+    /// The files of the copy, with the log last. The list is empty if another program imports the
     /// copy.
     files: Vec<PathBuf>,
     /// The directories that had to be created for the files.
     directories: Vec<PathBuf>,
-    /// For each entry whose id differs from its id in the original: the old id, by the new id.
+    /// A map from the new id of an entry to its id in the original, if the two differ.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     origins: BTreeMap<String, String>,
     /// The time at which the copy was made, in milliseconds since 1970.
@@ -203,7 +203,7 @@ fn end_note(opened: &Opened, note: &CopyNote) {
     let _ = fs::rename(note.path(opened, PENDING), note.path(opened, MADE));
 }
 
-/// Returns true if the error is temporary, so that the ledger may accept the copy later.
+/// Returns true if the error is temporary, so the ledger may accept the copy later.
 fn may_pass(error: &ConversationError) -> bool {
     use LedgerError::{Busy, Damaged, Open, Sqlite};
     match error {
@@ -262,7 +262,7 @@ fn settle(opened: &Opened, note: &CopyNote) {
         Err(error) => {
             let log = note.log_ref().map(|log| log.path).unwrap_or_default();
             let message =
-                format!("a copy of a conversation is not recorded: {}", error_chain(&error));
+                format!("a copy of a conversation was not recorded: {}", error_chain(&error));
             opened.note_failure(&log, &message);
             end_note(opened, note);
         }

@@ -44,7 +44,7 @@ fn entry_ref(line: &Value, context: &ReadContext<'_>) -> Option<EntryRef> {
 }
 
 /// Returns the part of a log's name that distinguishes the log from the session's first log. When
-/// the user goes back inside Codex, the conversation continues in another log. The line numbers in
+/// the user rewinds the conversation inside Codex, it continues in another log. The line numbers in
 /// that log continue from the point to which the user went back, so the same numbers occur in both
 /// logs.
 pub(crate) fn generation<'p>(path: &'p Path, session: &str) -> Option<&'p str> {

@@ -115,8 +115,8 @@ impl EntryWriter {
         self.push_entry(entry, LogFact::Session(Box::new(record)));
     }
 
-    /// Adds the fact that a session is a fork. The lines of the fork with numbers below `before`
-    /// are in the parent's log.
+    /// Records that a session is a fork. The lines of the fork with numbers below `before` are in
+    /// the parent's log.
     pub(super) fn push_fork(&mut self, session: &str, parent: &str, before: u64) {
         let parent = self.session_id(parent);
         let entry = EntryRef { session: session.to_owned(), origin: String::new(), time: None };

@@ -17,7 +17,7 @@ use super::{ReadContext, google_content};
 /// log.
 pub(crate) const PROJECT_ROOT: &str = ".project_root";
 
-/// The maximum size of this file.
+/// The maximum size of the file with the project's path.
 const MAX_PATH: u64 = 64 << 10;
 
 /// Reads one line.

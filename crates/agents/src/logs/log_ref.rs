@@ -8,8 +8,8 @@ use super::{LogError, LogFormat, LogShape, opencode};
 /// The maximum depth of the directories that are searched for logs.
 const MAX_DEPTH: usize = 8;
 
-/// The minimum length of an id, or of the beginning of an id, that does not occur in an unrelated
-/// name by chance.
+/// The minimum length at which an id, or a prefix of an id, is unlikely to occur in an unrelated
+/// name.
 const MIN_UNIQUE_LENGTH: usize = 8;
 
 /// The identity of a log: a file, or one session in a database.

@@ -82,8 +82,8 @@ fn parent_of(line: &Value) -> Option<&str> {
     line["parentUuid"].as_str().or_else(|| line["logicalParentUuid"].as_str())
 }
 
-/// Adds the other parts of responses with several calls, and the results of these calls. Of these
-/// results, the chain contains only the one from which Claude Code continued.
+/// Adds the other parts of responses with several calls, and the results of these calls. The chain
+/// contains only one of these results: the one from which Claude Code continued.
 fn with_parallel_parts(lines: &[Line<'_>], mut chain: BTreeSet<usize>) -> BTreeSet<usize> {
     let Some(end) = chain.last().copied() else { return chain };
     let responses: BTreeSet<String> =
@@ -146,7 +146,7 @@ fn copy_line(line: &Line<'_>, cut: &Cut<'_>) -> Result<String, RewindError> {
     }
 }
 
-/// Places a copy beside the original or, for a new directory, among the logs of that directory.
+/// Places a copy next to the original or, for a new directory, among the logs of that directory.
 /// `below` is the path of the subdirectory with the logs, relative to the project's directory; it
 /// may be empty.
 fn place_copy(

@@ -27,7 +27,7 @@ pub(super) fn check_content(
     Ok(pages)
 }
 
-/// Writes the content of a log to a temporary file beside a path, and reads the file as a log.
+/// Writes the content of a log to a temporary file next to a path, and reads the file as a log.
 pub(super) fn read_content(
     format: &LogFormat,
     content: &[u8],

@@ -14,7 +14,7 @@ pub(super) fn cut(cut: &Cut<'_>) -> Result<Copy, RewindError> {
     let malformed = |_| RewindError::UnknownFormat("it is not JSON");
     let mut document: Value = serde_json::from_slice(cut.bytes).map_err(malformed)?;
     if document["version"] != 1 || document["sessionId"] != cut.old {
-        return Err(RewindError::UnknownFormat("its beginning does not name its session"));
+        return Err(RewindError::UnknownFormat("its beginning does not name the session"));
     }
     let messages = document["messages"].as_array_mut().ok_or(RewindError::NoAnchor)?;
     let mut left_out = mark_left_out(messages, cut)?.into_iter();
@@ -83,8 +83,8 @@ fn name_parts(message: &Value) -> Vec<String> {
     calls
 }
 
-/// Marks the messages of a log that a copy leaves out. A message that the ledger does not have goes
-/// with the one before it.
+/// Marks the messages of a log that a copy leaves out. A message that the ledger does not have is
+/// treated like the one before it.
 fn mark_left_out(messages: &[Value], cut: &Cut<'_>) -> Result<Vec<bool>, RewindError> {
     let is_anchor = |message: &Value| cut.anchor.is_some_and(|anchor| message["id"] == anchor);
     let anchors = messages.iter().filter(|message| is_anchor(message)).count();
@@ -102,7 +102,7 @@ fn mark_left_out(messages: &[Value], cut: &Cut<'_>) -> Result<Vec<bool>, RewindE
     Ok(messages.iter().map(mark).collect())
 }
 
-/// Lists the entries of a log that these messages are in.
+/// Lists the entries of a log that contain these messages.
 fn list_entries(origins: &BTreeSet<String>) -> BTreeSet<&str> {
     origins.iter().filter_map(|origin| origin.split('/').next()).collect()
 }

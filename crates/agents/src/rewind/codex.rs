@@ -24,7 +24,7 @@ fn cut_log(cut: &Cut<'_>, known: BTreeMap<String, String>) -> Result<Copy, Rewin
     let lines = parse_lines(cut.bytes)?;
     let header = &lines.first().ok_or(RewindError::UnknownFormat("it is empty"))?.value;
     if header["type"] != "session_meta" || header["payload"]["id"] != cut.old {
-        return Err(RewindError::UnknownFormat("its beginning does not name its session"));
+        return Err(RewindError::UnknownFormat("its beginning does not name the session"));
     }
     let end = match cut.anchor {
         None => lines.len(),
@@ -118,7 +118,7 @@ fn find_anchor(lines: &[Line<'_>], cut: &Cut<'_>, anchor: &str) -> Result<usize,
     lines.iter().position(begins_at).ok_or(RewindError::NoAnchor)
 }
 
-/// Finds the line with which the turn of a prompt begins. This line comes before the prompt.
+/// Finds the line that begins the turn of a prompt. This line comes before the prompt.
 fn find_turn_start(lines: &[Line<'_>], prompt: usize) -> Result<usize, RewindError> {
     let is_start = |line: &Value| line["payload"]["type"] == "task_started";
     let is_end = |line: &Value| line["payload"]["type"] == "task_complete";

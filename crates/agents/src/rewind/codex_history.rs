@@ -1,4 +1,4 @@
-//! The whole history of a Codex conversation. After a fork, or after the user went back inside
+//! The whole history of a Codex conversation. After a fork, or after the user rewound it inside
 //! Codex, a new log contains only what came later. Its header names the log that it continues, and
 //! the point in that log from which it continues.
 
@@ -18,8 +18,7 @@ const MAX_LOGS: usize = 64;
 /// A log joined with those that it continues, as if Codex had written everything into one log.
 pub(super) struct WholeLog {
     pub(super) content: Vec<u8>,
-    /// For each entry whose id in `content` differs from its id in the ledger: the id in the
-    /// ledger, by the id in `content`.
+    /// A map from the id of an entry in `content` to its id in the ledger, if the two differ.
     pub(super) origins: BTreeMap<String, String>,
 }
 
@@ -84,14 +83,14 @@ impl Piece {
         let first: Value = serde_json::from_slice(&bytes[..end])
             .map_err(|_| RewindError::UnknownFormat("its first line is not JSON"))?;
         if first["type"] != "session_meta" {
-            return Err(RewindError::UnknownFormat("its beginning does not name its session"));
+            return Err(RewindError::UnknownFormat("its beginning does not name the session"));
         }
         let header = first["payload"].clone();
         Ok(Piece { path, bytes, header })
     }
 
-    /// Returns the name by which another log refers to this one as the log that it continues. For
-    /// the session's first log, this is the id of the session; each later log has an id of its own.
+    /// Returns the name by which a log that continues this one refers to it. For the session's
+    /// first log, this is the id of the session; each later log has an id of its own.
     fn name(&self) -> Option<&str> {
         let id = self.id().ok()?;
         Some(codex_generation(&self.path, id).unwrap_or(id))
@@ -103,8 +102,9 @@ impl Piece {
     }
 }
 
-/// Finds the log that a log continues, and reads it up to the point of continuation. A conversation
-/// in which the user went back has several logs, only one of which contains this point.
+/// Finds the log that the given log continues, and reads it up to the point of continuation. A
+/// conversation in which the user went back has several logs, only one of which contains this
+/// point.
 fn find_base(piece: &Piece) -> Result<Piece, RewindError> {
     let base = &piece.header["history_base"];
     let unknown = RewindError::UnknownFormat("the log that it continues is not found");

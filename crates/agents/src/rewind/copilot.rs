@@ -13,7 +13,7 @@ pub(super) fn cut(cut: &Cut<'_>) -> Result<Copy, RewindError> {
     let start = &header.value["data"];
     let is_known = header.value["type"] == "session.start" && start["version"] == 1;
     if !is_known || start["sessionId"] != cut.old {
-        return Err(RewindError::UnknownFormat("its beginning does not name its session"));
+        return Err(RewindError::UnknownFormat("its beginning does not name the session"));
     }
     let is_hook =
         |line: &Line<'_>| line.value["type"].as_str().is_some_and(|kind| kind.starts_with("hook."));

@@ -22,7 +22,7 @@ pub struct PreparedCopy {
     pub log: LogRef,
     /// The content of the new log, in the form in which the ledger records it.
     pub pages: Vec<LogPage>,
-    /// For each entry whose id differs from its id in the original: the old id, by the new id.
+    /// A map from the new id of an entry to its id in the original, if the two differ.
     pub origins: BTreeMap<String, String>,
     /// The files. The log comes last: once it is in place, the copy exists.
     files: Vec<(PathBuf, Vec<u8>)>,

@@ -20,7 +20,7 @@ pub(super) fn cut(cut: &Cut<'_>) -> Result<Copy, RewindError> {
     let lines = parse_lines(cut.bytes)?;
     let header = lines.first().ok_or(RewindError::UnknownFormat("it is empty"))?;
     if header.value["sessionId"] != cut.old || !header.value["projectHash"].is_string() {
-        return Err(RewindError::UnknownFormat("its beginning does not name its session"));
+        return Err(RewindError::UnknownFormat("its beginning does not name the session"));
     }
     let end = match cut.anchor {
         Some(anchor) => find_message(&lines, anchor)?,

@@ -45,7 +45,7 @@ pub(super) fn find_header<'l, 't>(
     let value = &header.value;
     match value["type"] == kind && value["version"] == version && value["id"] == cut.old {
         true => Ok(header),
-        false => Err(RewindError::UnknownFormat("its beginning does not name its session")),
+        false => Err(RewindError::UnknownFormat("its beginning does not name the session")),
     }
 }
 

@@ -56,11 +56,12 @@ pub struct Rewind {
     way: Way,
     /// The program of the agent. Without arguments, it starts a new conversation.
     program: &'static str,
-    /// The arguments with which the program continues a conversation. `{}` is replaced by its id,
-    /// and `{file}` by the path of its log.
+    /// The arguments that make the program continue a conversation. `{}` is replaced by the id of
+    /// the conversation, and `{file}` by the path of its log.
     continue_with: &'static [&'static str],
     /// The line that the user types into the running agent to continue a conversation. `{}` is
-    /// replaced by its id, and `{saved}` by the name under which Gemini CLI finds it.
+    /// replaced by the id of the conversation, and `{saved}` by the name under which Gemini CLI
+    /// finds it.
     typed: Option<&'static str>,
     /// True if the agent may delete the log of a session that it has continued.
     pub may_delete_logs: bool,
@@ -76,7 +77,7 @@ pub struct Rewind {
 pub(crate) enum InPlace {
     /// takeback cannot do this, so the agent has to open a copy.
     Never,
-    /// The agent's daemon takes it back.
+    /// The agent's daemon takes the conversation back.
     Daemon,
     /// takeback's plugin leaves messages out of the requests to the model.
     Plugin,
@@ -110,8 +111,9 @@ pub struct RewindRequest<'a> {
     pub last: &'a str,
     /// The first message to leave out after the last one to keep; `None` if there is none.
     pub gone: Option<GoneMessage<'a>>,
-    /// The origins of the messages to leave out between those to keep. Only a Cline conversation
-    /// that went on after it was taken back in place can be copied without such messages.
+    /// The origins of the messages that lie between those to keep, but must be left out. There are
+    /// such messages if a conversation went on after it was taken back in place; only copies for
+    /// Cline can leave them out.
     pub undone: BTreeSet<String>,
     /// The working directory of the copy, if it differs from that of the original.
     pub moved: Option<MovedDirectory<'a>>,
@@ -150,7 +152,7 @@ impl RewindRequest<'_> {
 pub struct GoneMessage<'a> {
     /// The agent's own id for the message.
     pub origin: &'a str,
-    /// True if the message is the user's prompt, with which a turn begins.
+    /// True if the message is a prompt from the user, which begins a turn.
     pub is_prompt: bool,
 }
 
@@ -189,7 +191,8 @@ struct Cut<'a> {
     /// The agent's own id for the first entry to leave out; `None` if nothing is left out.
     anchor: Option<&'a str>,
     is_prompt: bool,
-    /// The origins of the messages to keep, and of those to leave out between them.
+    /// The origins of the messages to keep, and of those that lie between them but must be left
+    /// out.
     kept: &'a BTreeSet<String>,
     undone: &'a BTreeSet<String>,
     moved: Option<MovedDirectory<'a>>,
@@ -202,7 +205,7 @@ struct Copy {
     content: Vec<u8>,
     /// Other files that belong to the session. They are written first.
     others: Vec<(PathBuf, Vec<u8>)>,
-    /// For each entry whose id differs from its id in the original: the old id, by the new id.
+    /// A map from the new id of an entry to its id in the original, if the two differ.
     origins: BTreeMap<String, String>,
 }
 
@@ -251,8 +254,8 @@ impl Rewind {
         request.with_cut(&bytes, "", cline::list_parts)
     }
 
-    /// True if a conversation that went back in place stays there only as long as takeback's plugin
-    /// is installed.
+    /// True if a conversation that was taken back in place remains so only as long as takeback's
+    /// plugin is installed.
     pub fn needs_plugin(&self) -> bool {
         self.in_place == InPlace::Plugin
     }

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_file_is_toml_for_every_install_path() {
+    fn a_command_file_is_valid_toml_for_every_install_path() {
         for path in ["/bin/takeback", "/it's/takeback", "/odd'''/\"takeback\"'", "/a\nb\\"] {
             let program = Program::of_user(vec![path.to_owned()]);
             let file = slash_command(&program, "undo");

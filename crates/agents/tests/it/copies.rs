@@ -19,7 +19,7 @@ const DIRECTORY: &str = "TAKEBACK_COPY_DIRECTORY";
 const SESSION: &str = "TAKEBACK_COPY_SESSION";
 const POINT: &str = "TAKEBACK_COPY_POINT";
 
-/// Opens a home in a directory in which an agent has its sessions.
+/// Opens a home in a directory that holds an agent's sessions.
 pub(crate) fn open(directory: &Path, agent: &str) -> Opened {
     open_typed_in(directory, agent, None)
 }

@@ -135,7 +135,7 @@ fn an_open_conversation_goes_back_and_forward_and_its_log_stays() {
 }
 
 #[test]
-fn a_conversation_that_went_on_goes_back_repeatedly() {
+fn a_conversation_that_has_continued_can_be_rewound_repeatedly() {
     let cline = Cline::with_turns(&["one", "two", "three"]);
     let opened = cline.open_inside();
     take_back(&opened, 1);
@@ -149,7 +149,7 @@ fn a_conversation_that_went_on_goes_back_repeatedly() {
 }
 
 #[test]
-fn a_copy_lacks_what_was_taken_back_in_place() {
+fn a_copy_lacks_the_messages_that_were_taken_back_in_place() {
     let cline = Cline::with_turns(&["one", "two"]);
     take_back(&cline.open_inside(), 1);
     cline.hear("three");
@@ -190,7 +190,7 @@ fn a_rollback_elsewhere_makes_a_copy() {
 }
 
 #[test]
-fn a_log_with_messages_that_the_ledger_lacks_does_not_go_back_in_place() {
+fn a_log_with_messages_that_the_ledger_lacks_is_not_rewound_in_place() {
     let cline = Cline::with_turns(&["one", "two"]);
     let opened = cline.open_inside();
     import(&opened, "cline");

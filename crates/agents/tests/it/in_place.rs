@@ -338,7 +338,7 @@ fn a_prompt_after_the_rollback_is_never_lost() {
 }
 
 #[test]
-fn a_conversation_in_which_the_command_is_typed_is_rewound_after_its_turn() {
+fn a_command_typed_in_a_conversation_rewinds_it_after_the_turn() {
     let codex = Codex::with_turns(&["one", "two"]);
     codex.set_status("active");
     let opened = open_typed_in(codex.directory.path(), "codex", Some(SESSION));

@@ -46,7 +46,7 @@ fn places_to_stop(bytes: &[u8]) -> Vec<usize> {
 }
 
 #[test]
-fn a_log_read_in_two_parts_has_the_same_entries() {
+fn reading_a_log_in_two_parts_yields_the_same_entries() {
     for (agent, source) in growing_logs() {
         let bytes = fs::read(&source).unwrap();
         let copy = LogCopy::new(agent, &source);
@@ -64,7 +64,7 @@ fn a_log_read_in_two_parts_has_the_same_entries() {
 }
 
 #[test]
-fn a_log_read_in_small_pieces_has_the_same_entries() {
+fn reading_a_log_in_small_pieces_yields_the_same_entries() {
     for (agent, source) in
         growing_logs().into_iter().filter(|(_, source)| source.ends_with("rich.jsonl"))
     {

@@ -202,7 +202,7 @@ fn join_chain(content: &str) -> String {
     if known.is_empty() { content.to_owned() } else { to_lines(&lines) }
 }
 
-/// Creates a directory in memory, because every copy is synced.
+/// Creates a directory in memory, because every copy is synced, which is slow on disk.
 fn new_directory() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| TempDir::new()).unwrap()
 }
@@ -451,7 +451,7 @@ fn a_running_gemini_can_load_a_copy_of_its_conversation() {
 }
 
 #[test]
-fn a_log_stored_outside_its_workspaces_logs_is_not_copied_for_another_directory() {
+fn a_log_outside_its_usual_directory_is_not_copied_for_another_directory() {
     let session = Session::captured("claude");
     let messages = session.messages();
     let moved = MovedDirectory { from: Path::new("/ELSEWHERE"), to: Path::new("/NEW") };

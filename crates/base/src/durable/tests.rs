@@ -96,7 +96,7 @@ fn rename_new_replaces_no_existing_file() {
 }
 
 #[test]
-fn a_missing_file_is_no_error_for_ignore_missing_and_if_exists() {
+fn ignore_missing_and_if_exists_accept_a_missing_file() {
     let missing = Path::new("/nonexistent/file");
     ignore_missing(fs::remove_file(missing)).unwrap();
     assert!(if_exists(fs::read(missing)).unwrap().is_none());

@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     version: Option<bool>,
     #[command(subcommand)]
     pub(crate) command: Command,
-    /// True if the user named no command or no subcommand, so the default was added.
+    /// True if a default command or subcommand was added, because the user named none.
     #[arg(skip)]
     pub(crate) is_bare: bool,
 }

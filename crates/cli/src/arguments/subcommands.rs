@@ -40,7 +40,7 @@ pub(super) fn name_subcommands(mut words: Vec<OsString>, root: &clap::Command) -
                 return Named::Words(words);
             }
             Found::Subcommand(subcommand, distance) => {
-                // Takeback itself has no arguments, so its options can stay where they are.
+                // Takeback itself has no positional arguments, so its options can stay in place.
                 if command.get_name() == root.get_name() {
                     at += distance;
                 } else {

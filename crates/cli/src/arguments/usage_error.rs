@@ -25,7 +25,7 @@ impl std::fmt::Display for UsageError {
     }
 }
 
-/// The names that other programs have for takeback's commands.
+/// The names of takeback's commands in other programs, each with takeback's own name.
 const SYNONYMS: &[(&str, &str)] = &[
     ("back", "rollback"),
     ("browse", "serve"),
@@ -96,7 +96,7 @@ impl UsageError {
         ExitCode::from(u8::try_from(self.error.exit_code()).unwrap_or(2))
     }
 
-    /// Names the help of the command that was typed.
+    /// Suggests the help of the command that was typed.
     fn suggest_help(&self) -> Option<String> {
         let named = self.named_commands();
         match (self.error.kind(), named.len()) {
@@ -171,7 +171,7 @@ impl UsageError {
         }
     }
 
-    /// Returns the command whose name in other programs the user typed.
+    /// If the user typed another program's name for a command, returns takeback's name for it.
     fn find_synonym(&self) -> Option<&'static str> {
         let typed = match (self.error.kind(), self.error.get(ContextKind::InvalidSubcommand)) {
             (ErrorKind::InvalidSubcommand, Some(ContextValue::String(typed))) => typed,
@@ -247,7 +247,7 @@ impl UsageError {
     }
 }
 
-/// Replaces the words of the library that parses numbers.
+/// Rewrites an error message of the library that parses numbers.
 fn clarify(message: &str) -> String {
     let message = message.replace(": invalid digit found in string", ": not a whole number");
     let Some((begin, range)) = message.split_once(" is not in ") else { return message };

@@ -155,7 +155,8 @@ impl Host for TerminalHost {
     }
 }
 
-/// Returns a pager that does not end by itself if its text fits on the screen.
+/// Changes the default options of `less`, because with them it would exit if the text fits on the
+/// screen.
 fn stay_open(words: Vec<String>) -> Vec<String> {
     match words.as_slice() {
         [program, options] if program == "less" && options == "-FRX" => {

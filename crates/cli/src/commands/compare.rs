@@ -11,6 +11,7 @@ use takeback_tree::{AnyPath, TreeChange};
 use takeback_undo::history;
 
 use super::diff::describe_change;
+use super::rollback::handled_files;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::logs;
@@ -87,7 +88,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
         return Err(Failure::new("both paths name the same directory"));
     }
     logs::catch_up_ledger(context);
-    let progress = Progress::new("comparing");
+    let progress = Progress::of_files("comparing", handled_files(opened));
     let diff = history::compare_directories(opened, &directories[0], &directories[1])?;
     drop(progress);
     let [first, second] = &directories;

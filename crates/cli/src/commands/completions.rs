@@ -42,7 +42,7 @@ enum CompletionsCommand {
 struct InstalledScript {
     shell: &'static str,
     file: PathBuf,
-    /// The line that the user has to add to a file of the shell, if any.
+    /// The line that the user may have to add to the shell's startup file, if any.
     needs: Option<String>,
 }
 

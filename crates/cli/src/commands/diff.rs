@@ -8,7 +8,8 @@ use serde::Serialize;
 use takeback_base::paths::canonicalize_or_keep;
 use takeback_tree::{ChangeKind, Diff, Oid, Store, StoreError, TreeChange, Workspace};
 use takeback_undo::history::{self, RevivedDirectories};
-use takeback_undo::{Checkpoint, FindError, History, rollback};
+use takeback_undo::rollback::{self, ChosenPaths};
+use takeback_undo::{Checkpoint, FindError, History};
 
 use super::rollback::handled_files;
 use crate::context::Context;
@@ -63,8 +64,8 @@ pub(crate) struct DiffView {
 }
 
 impl Arguments {
-    /// Creates the arguments for everything that has changed since a checkpoint, or only in some
-    /// paths.
+    /// Creates the arguments for a diff since a checkpoint. Without paths, the diff contains all
+    /// changes.
     pub(super) fn since(checkpoint: String, paths: Vec<PathBuf>) -> Arguments {
         Arguments { from: checkpoint, rest: Vec::new(), paths, full: true }
     }
@@ -113,7 +114,8 @@ pub(crate) fn list_changed_paths(from: &str, context: &Context) -> Result<Vec<Pa
     let (workspace, _revived) = open_workspace_with(from, context)?;
     let history = History::read(workspace.store(), workspace.id())?;
     let from = history.find(workspace.store(), from)?.checkpoint;
-    let diff = history::compare_with_present(opened, &workspace, &history, from, &[])?;
+    let diff =
+        history::compare_with_present(opened, &workspace, &history, from, &ChosenPaths::default())?;
     let directory = canonicalize_or_keep(&context.directory);
     let path = |change: TreeChange| {
         let whole = workspace.path().join(change.path.as_path());

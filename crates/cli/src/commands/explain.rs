@@ -66,9 +66,5 @@ fn print_targets(analysis: &ScriptAnalysis, context: &Context) {
         context,
     );
     let unknown = analysis.unknown.iter().map(|command| output::disarm(command));
-    output::print_section(
-        "Commands that change files, but which files is unknown until they run",
-        unknown,
-        context,
-    );
+    output::print_section("Commands whose changes are unknown until they run", unknown, context);
 }

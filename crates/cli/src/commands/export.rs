@@ -129,7 +129,7 @@ fn find_subject(typed: &str, context: &Context) -> Result<ExportSubject, Failure
             Err(Failure::new(format!("{} is not a turn, session or day", output::disarm(typed)))
                 .because(&error)
                 .hint(missing.hint.unwrap_or_else(|| {
-                    "`takeback list` lists turns, `takeback sessions` lists sessions".into()
+                    "`takeback list` lists turns; `takeback sessions` lists sessions".into()
                 })))
         }
     }

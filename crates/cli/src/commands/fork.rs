@@ -8,6 +8,7 @@ use takeback_tree::RelPath;
 use takeback_undo::hook::quote_word;
 use takeback_undo::{Fork, ForkFiles, ForkPoint, ForkRequest, SessionPoint};
 
+use super::rollback::handled_files;
 use super::rollback::render::describe_head;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -46,8 +47,8 @@ pub(crate) struct Arguments {
     /// Fork only the conversation, without files
     #[arg(long, conflicts_with = "into")]
     chat_only: bool,
-    /// The agent that will continue the fork: the session's own or takeback [default: the session's
-    /// own]
+    /// The agent that will continue the fork: the session's own agent, or takeback [default: the
+    /// session's own agent]
     #[arg(long, value_name = "AGENT")]
     agent: Option<String>,
     /// Do not copy the git repository
@@ -61,7 +62,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
         (Some(directory), _) => ForkFiles::Into(context.directory.join(directory)),
         (None, _) => ForkFiles::Beside,
     };
-    let progress = Progress::new("forking");
+    let progress = Progress::of_files("forking", handled_files(context.opened_anyway()?));
     let wanted = Wanted::new(files, !arguments.no_git, arguments.agent.clone());
     let (point, fork) = make_fork(&arguments.from, wanted, context)?;
     drop(progress);
@@ -93,7 +94,7 @@ pub(crate) fn make_and_print(
     files: ForkFiles,
     context: &Context,
 ) -> Result<Fork, Failure> {
-    let progress = Progress::new("forking");
+    let progress = Progress::of_files("forking", handled_files(context.opened_anyway()?));
     let wanted = Wanted { files, repository: true, for_own_agent: false, agent: None };
     let (point, fork) = make_fork(from, wanted, context)?;
     drop(progress);
@@ -158,7 +159,7 @@ fn print_fork(point: &ForkPoint, fork: &Fork, context: &Context) {
     output::print_section(unsettled, paths(&fork.unsettled), context);
     let unprivileged = "Without setuid and setgid";
     output::print_section(unprivileged, paths(&fork.unprivileged), context);
-    let nested = "Repositories inside it, which have their files but no .git";
+    let nested = "Nested repositories, with their files but without .git";
     output::print_section(nested, paths(&fork.repositories), context);
     if let Some(head) = &fork.repository {
         println!("The git repository is a copy, at {}.", describe_head(head));
@@ -167,7 +168,7 @@ fn print_fork(point: &ForkPoint, fork: &Fork, context: &Context) {
     fork.warnings.iter().for_each(|warning| output::warn(warning));
 }
 
-/// Describes the moment that was forked.
+/// Describes the moment at which the fork begins.
 fn describe_point(point: &ForkPoint, fork: &Fork) -> String {
     let parent = fork.parent.as_deref().map(output::disarm).unwrap_or_default();
     let checkpoint = fork.checkpoint.map(|id| format!("checkpoint {}", &id.to_string()[..7]));

@@ -195,8 +195,8 @@ pub(crate) enum Run {
     Same,
 }
 
-/// Returns the work on a goal that a slash command asks for. Returns `None` if the command neither
-/// starts nor resumes a goal.
+/// Returns the action of a slash command that starts or resumes a goal. Returns `None` for other
+/// commands.
 pub(crate) fn find_work(
     arguments: &Arguments,
     context: &Context,

@@ -276,7 +276,7 @@ fn handle_event(
     hook.handle_report(&input, log.as_deref(), &mut outcome);
     // If the call is refused, the refusal is the hook's only output.
     if arguments.late.is_none() && !outcome.is_refused() {
-        // Notices that cannot be read now stay pending until the next event.
+        // If notices cannot be read, they stay pending until the next event.
         if let Err(failure) = hook.print_output(event, &outcome) {
             opened.note_failure(&workspace_of(&opened, &directory), &failure);
             outcome.failures.push(failure);
@@ -355,7 +355,8 @@ impl HookRun<'_> {
     }
 
     /// Starts another process that repeats the work, because the thread that is doing the work ends
-    /// with this process. Returns a failure, which the new process withdraws when it is done.
+    /// with this process. Returns the text of the failure to report. Once the work is done, the new
+    /// process withdraws the failure.
     fn repeat_later(&self, input: &[u8], message: &str) -> String {
         let turn = hook::current_turn(self.opened, self.report).unwrap_or_else(unknown_turn);
         let turn = serde_json::to_string(&turn).expect("plain data becomes JSON");
@@ -385,7 +386,7 @@ impl HookRun<'_> {
         output.map_or(Ok(()), |output| print_answer(&output).map_err(lost))
     }
 
-    /// Writes the text of a warning about problems that the user has not yet been told about.
+    /// Composes a warning about problems that the user has not yet been told about.
     fn write_warning(&self, outcome: &EventOutcome) -> Option<String> {
         let new: Vec<&Unprotected> =
             outcome.unprotected.iter().filter(|lost| lost.is_new).collect();

@@ -248,8 +248,8 @@ fn row_cells(row: &RowView, now: Option<usize>, list: &List) -> [Cell; 13] {
         None => (Cell::new(reason), Cell::default()),
     };
     let pinned = if row.pinned { "pinned" } else { "" };
-    // The words of a turn that was taken back are struck through. Without colors, only the mark
-    // shows that it was taken back.
+    // If a turn was taken back, the text of its row is struck through. Without colors, only the
+    // mark shows this.
     let strike = |cell: Cell| if row.taken_back { cell.with_style(Style::TakenBack) } else { cell };
     [
         Cell::new(choose_mark(row, now)),

@@ -87,7 +87,7 @@ pub(crate) fn find_open_goals(
     Ok(interrupted.chain(waiting).collect())
 }
 
-/// Finds the tasks whose last turn is open and that no process is working on, the newest first.
+/// Finds the tasks whose last turn is open although no process is working on it, the newest first.
 /// Leaves out the tasks of subagents, because they belong to other tasks.
 pub(crate) fn find_open_tasks(
     filter: TaskFilter,

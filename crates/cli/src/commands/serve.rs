@@ -92,7 +92,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     let _shipper = ResidentShipper::start(context);
     stop_on_signals(server.stopper())?;
     if context.globals.json {
-        // This prints only one line, as without --json, because the server keeps running.
+        // The document is printed on one line, because the server keeps running.
         println!("{}", serde_json::json!({ "url": link }));
     } else {
         println!("{link}");
@@ -168,7 +168,7 @@ fn open_browser(link: &str) {
     }
 }
 
-/// Takeback's home, for the server.
+/// Takeback's home, as the server uses it.
 pub(super) struct ServedHome(Mutex<(Context, Option<Stamp>)>);
 
 impl ServedHome {

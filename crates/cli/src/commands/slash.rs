@@ -24,8 +24,8 @@ pub(crate) struct Arguments {
     /// Change nothing, because no user typed the command
     #[arg(long)]
     list_only: bool,
-    /// The session that the command was typed in. The answer is then one line of JSON: its text, and
-    /// the conversation to continue
+    /// The session that the command was typed in. The answer is then one line of JSON: its text,
+    /// and the conversation to continue
     #[arg(long, value_name = "SESSION")]
     session: Option<String>,
     #[command(subcommand)]
@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
 #[derive(Serialize)]
 struct PluginAnswer {
     text: String,
-    /// The conversation to show instead of the present one.
+    /// The conversation to show instead of the current one.
     resume: Option<Value>,
 }
 
@@ -90,7 +90,7 @@ fn answer_plugin(
 }
 
 /// Chooses the conversation to show: one whose messages were restored, or the copy that replaces
-/// the present one. Returns `None` if the present conversation continues.
+/// the current one. Returns `None` if the current conversation continues.
 fn choose_resume(moved: &[Value], session: &str) -> Option<Value> {
     let (agent, id) = session.split_once(':')?;
     let can_show = |moved: &&Value| {

@@ -80,7 +80,7 @@ fn read_status(context: &Context) -> Result<StatusView, Failure> {
         workspaces: status.workspaces.len(),
         agents,
         failures: status.failures,
-        // A ledger that cannot be read is among the problems.
+        // If the ledger cannot be read, `problems` already counts that.
         tasks: list_open_tasks(context).unwrap_or_default(),
         problems: problems.len(),
     })

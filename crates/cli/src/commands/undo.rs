@@ -15,8 +15,8 @@ use crate::output;
 ///
 /// Merges each file: takes back the changes of the turn, and keeps changes that you or other agents
 /// have made since. If the same lines of a file have been changed again since the turn, the file is
-/// listed but not changed, unless --theirs, --ours or --markers is given. If the turn is the last one
-/// of its conversation, the conversation also returns to the point before it.
+/// listed but not changed, unless --theirs, --ours or --markers is given. If the turn is the last
+/// one of its conversation, the conversation also returns to the point before it.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

@@ -11,7 +11,7 @@ use clap_complete::env::EnvCompleter;
 use crate::context::variable;
 use crate::output;
 
-/// The maximum number of columns in which a meaning is shown.
+/// The maximum width of the meaning of a choice, in columns.
 const MEANING_WIDTH: usize = 60;
 
 /// The script that bash loads. Bash splits words at colons, which occur in the ids of sessions, so
@@ -38,8 +38,7 @@ complete -o bashdefault -o nosort -F _takeback PROGRAM 2>/dev/null ||
 /// The completion adapter for bash.
 pub(super) struct Bash;
 
-/// The values with which bash says that it only lists the choices, because the user pressed Tab
-/// twice.
+/// The values that bash passes if it only lists the choices, because the user pressed Tab twice.
 const LISTING: [&str; 2] = ["63", "33"];
 
 impl EnvCompleter for Bash {

@@ -44,7 +44,7 @@ pub(crate) fn find_known(key: &str) -> Option<&'static KnownSetting> {
     SETTINGS.iter().find(|setting| setting.matches(key))
 }
 
-/// Writes a config.toml that lists all settings as comments, for users who have none yet.
+/// Writes a config.toml that lists all settings as comments, for users without such a file.
 pub(crate) fn write_template() -> String {
     let mut text =
         "# The settings of takeback. Remove the # before a setting to change it.\n".to_owned();
@@ -121,11 +121,15 @@ pub(crate) const SETTINGS: &[KnownSetting] = &[
     ),
     setting("checkpoints.strict", SWITCH, "refuse a call that cannot be fully protected"),
     setting("checkpoints.timeout_ms", NUMBER, "the longest time that an agent waits"),
-    setting("fleet.encrypt", "all, private or off", "what leaves this machine encrypted"),
+    setting(
+        "fleet.encrypt",
+        "all, private or off",
+        "the data that takeback encrypts before sending it",
+    ),
     setting(
         "fleet.lease_seconds",
         NUMBER,
-        "the time after which another machine may continue the task of a silent one",
+        "how long a machine must be silent before other machines may continue its tasks",
     ),
     setting("fleet.name", TEXT, "the name of this machine, in place of its host name"),
     setting("fleet.objects", "an address", "the object storage for the fleet's checkpoints"),

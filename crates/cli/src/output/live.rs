@@ -101,7 +101,7 @@ fn rows_of(line: &str, size: Size) -> usize {
     let (mut rows, mut used) = (1, 0);
     for grapheme in plain.graphemes(true) {
         let width = width_of(grapheme);
-        // A wide character is not divided at the end of a row.
+        // A wide character that does not fit at the end of a row moves to the next row.
         if used + width > size.columns {
             (rows, used) = (rows + 1, 0);
         }

@@ -254,7 +254,7 @@ impl Line {
     }
 }
 
-/// A writer that prints text from other code line by line, with control characters escaped.
+/// A writer that prints what is written to it, line by line, with control characters escaped.
 #[derive(Default)]
 pub(crate) struct DisarmedLines {
     /// The last line, while it is incomplete.

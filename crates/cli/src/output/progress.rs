@@ -32,7 +32,7 @@ struct Counts {
     done: AtomicU64,
     /// The total; 0 if it is not known.
     total: AtomicU64,
-    /// A count that the work itself keeps, and its value at the beginning.
+    /// A count that the work itself keeps, and the value of this count at the beginning.
     handled: Arc<AtomicU64>,
     before: u64,
 }

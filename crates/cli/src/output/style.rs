@@ -3,7 +3,7 @@
 
 use anstyle::{AnsiColor, Style as Ansi};
 
-/// The kind of some text, which determines its color.
+/// The kind of a piece of text, which determines its color.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     Id,

@@ -40,7 +40,7 @@ pub(crate) const COMMANDS: SlashNames = &[
     ("sessions", "list sessions"),
     ("search", "search what all agents said and did: /search WORDS"),
     ("cost", "show the tokens and the cost of this session"),
-    ("model", "show the model, or ask another one: /model NAME"),
+    ("model", "show the model, or use another one: /model NAME"),
     ("title", "name this session: /title TEXT"),
     ("compress", "summarize older turns"),
     ("help", "list the commands"),
@@ -208,7 +208,7 @@ pub(crate) fn run_words(words: &[&str], context: &Context) -> SlashAnswer {
     answer
 }
 
-/// Lists, shows, pauses or cancels goals. Leaves starting and resuming a goal to the front end.
+/// Lists, shows, pauses or cancels goals. The front end itself starts and resumes goals.
 fn answer_goal(words: &[&str], context: &Context) -> Result<SlashAnswer, Failure> {
     let words = if words.is_empty() { &["list"] } else { words };
     let all = ["takeback", "goal"].iter().chain(words).map(Into::into).collect();
@@ -290,7 +290,8 @@ fn help() -> SlashAnswer {
     SlashAnswer::data(text, json!({ "commands": commands }))
 }
 
-/// Explains a command that was typed with the wrong words, or that does not exist.
+/// Explains how to use a command that was typed with the wrong words, or says that there is no
+/// such command.
 fn describe_misuse(name: &str) -> Failure {
     if let Some((name, about)) = COMMANDS.iter().find(|(known, _)| *known == name) {
         return Failure::new(format!("/{name}: {about}"));

@@ -248,7 +248,7 @@ fn messages_that_a_session_replays_do_not_count_as_work() {
 }
 
 #[test]
-fn commands_of_the_agent_are_kept_and_answered_by_the_agent() {
+fn the_agents_own_slash_commands_are_kept_and_passed_to_the_agent() {
     let session = Session::new();
     session.write("a", "0\n");
     let mut talk = Conversation::new(&session);
@@ -295,7 +295,7 @@ fn a_rollback_waits_until_the_turn_is_over() {
 }
 
 #[test]
-fn hooks_of_the_agent_and_the_proxy_record_each_event_once() {
+fn the_agents_hooks_and_the_proxy_together_record_each_event_once() {
     let session = Session::new();
     session.write("a", "0\n");
     let mut talk = Conversation::with(&session, "claude-agent-acp", 0, |_| {});

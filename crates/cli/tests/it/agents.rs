@@ -17,8 +17,8 @@ struct Story {
     write: [&'static str; 2],
     shell: [&'static str; 2],
     end: &'static [&'static str],
-    /// Payloads after the rollback for which the hook prints nothing, because their events cannot
-    /// carry a notice.
+    /// Payloads of events that cannot carry a notice. They are sent after the rollback, and the
+    /// hook prints nothing for them.
     silent: &'static [&'static str],
     /// The first payload for which the hook passes the notice to the model, and the JSON pointer to
     /// the notice in the hook's output.

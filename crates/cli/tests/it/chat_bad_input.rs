@@ -31,8 +31,8 @@ fn join_lines(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Calls the tool once: if the last message already holds a result, replies with that result as
-/// text.
+/// Replies with a call of the tool. If the last message already holds a result, replies instead
+/// with the size and the text of that result.
 fn call_once(request: &Request, tool: &str, input: serde_json::Value) -> Reply {
     match request.last_result() {
         None => Reply::call(tool, input),

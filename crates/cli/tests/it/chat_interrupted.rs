@@ -107,8 +107,8 @@ fn the_refusal_to_resume_or_cancel_a_task_says_why() {
     assert_eq!(session.json(&["tasks", "cancel", &id])["state"], "idle");
 }
 
-/// Works on a goal: only answers in the first turn, and reports in the next one that the goal is
-/// reached.
+/// Works on a goal: gives only an answer in the first turn, and reports in the next turn that the
+/// goal is reached.
 fn worker(request: &Request) -> Reply {
     let finish = json!({ "status": "reached", "summary": "it works" });
     match (request.last_text(), request.last_result()) {

@@ -161,7 +161,7 @@ fn pressing_ctrl_c_once_stops_a_turn_and_pressing_it_twice_ends_the_chat() {
 
 /// The second Ctrl-C may arrive before or after the next prompt appears.
 #[test]
-fn ctrl_c_just_after_a_stopped_turn_leaves_the_chat_in_order() {
+fn ctrl_c_just_after_a_stopped_turn_ends_the_chat_properly() {
     let model = StuckModel::start(writer, |request| request.last_text() == "stall");
     let session = with_model(&model.server);
     for _ in 0..10 {

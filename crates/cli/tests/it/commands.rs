@@ -94,7 +94,7 @@ fn options_can_precede_the_subcommand() {
 }
 
 #[test]
-fn unknown_commands_suggest_the_nearest_one() {
+fn the_error_for_an_unknown_command_suggests_the_nearest_one() {
     let mut session = Session::new();
     session.takeback(&["lst"]);
     session.takeback(&["rolback", "1"]);

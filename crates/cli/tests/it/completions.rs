@@ -23,8 +23,8 @@ fn worked() -> Session {
     session
 }
 
-/// Prepares a shell in which `takeback` is the program under test. Returns `None` if the shell is not
-/// installed.
+/// Prepares a shell in which `takeback` is the program under test. Returns `None` if the shell is
+/// not installed.
 fn shell(name: &str, session: &Session) -> Option<Command> {
     if Command::new(name).arg("--version").output().is_err() {
         tell_skipped(&format!("the shell `{name}` is not installed"));

@@ -280,7 +280,7 @@ fn a_turn_that_changed_only_files_outside_the_workspace_can_be_undone() {
 }
 
 #[test]
-fn a_rollback_removes_a_temporary_file_that_was_captured_before_and_missing_then() {
+fn a_deleted_and_recreated_file_returns_to_its_state_at_the_checkpoint() {
     let session = Session::new();
     session.write("a", "1");
     let note = session.base().join("note");
@@ -293,7 +293,7 @@ fn a_rollback_removes_a_temporary_file_that_was_captured_before_and_missing_then
         agent.is_done();
     }
     let read = || fs::read_to_string(&note).ok();
-    // When the second command was about to run, the file was missing.
+    // The file was missing just before the second command.
     for (to, content) in [("2", None), ("3", Some("the user's")), ("1", Some("2\n"))] {
         let done = session.json(&["rollback", to]);
         assert_eq!(read().as_deref(), content, "{to}: {done:#}");
@@ -303,7 +303,7 @@ fn a_rollback_removes_a_temporary_file_that_was_captured_before_and_missing_then
 }
 
 #[test]
-fn edits_that_the_user_makes_outside_the_workspace_during_a_call_stay() {
+fn edits_by_the_user_outside_the_workspace_during_a_call_are_kept() {
     for (tool, input) in [
         ("Edit", json!({ "path": "../other/lib" })),
         ("Bash", json!({ "command": "echo 2 > ../other/lib" })),
@@ -332,7 +332,7 @@ fn edits_that_the_user_makes_outside_the_workspace_during_a_call_stay() {
 }
 
 #[test]
-fn a_users_file_in_a_directory_that_the_agent_created_stays() {
+fn a_users_file_stays_even_if_the_agent_created_its_directory() {
     let session = Session::new();
     fs::create_dir_all(session.base().join("other/.git")).unwrap();
     let mut agent = Agent::new(&session, "s");

@@ -74,7 +74,7 @@ fn the_end_of_a_turn_ships_what_has_changed() {
 }
 
 #[test]
-fn a_deleted_session_is_deleted_in_the_fleet() {
+fn deleting_a_session_also_deletes_it_in_the_fleet() {
     let Some(server) = Server::start() else { return };
     let session = machine(&server, "first");
     create_fleet(&session);

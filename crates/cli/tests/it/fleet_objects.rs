@@ -46,7 +46,7 @@ impl Fleet {
     }
 }
 
-/// Runs takeback on the second machine in a directory.
+/// Runs takeback on a machine, in this directory.
 fn json_in(session: &Session, directory: &Path, arguments: &[&str]) -> Value {
     let directory = directory.to_str().unwrap();
     session.json(&[&["-C", directory], arguments].concat())
@@ -92,7 +92,7 @@ fn another_machine_gets_the_files_with_their_history_and_can_roll_back() {
     assert_eq!(fs::read_to_string(destination.join("a.txt")).unwrap(), "before\n");
     json_in(&fleet.second, &destination, &["rollback", "undo", "--yes"]);
     assert_eq!(fs::read_to_string(destination.join("a.txt")).unwrap(), "two\n");
-    // The first machine is as it was.
+    // The files on the first machine are unchanged.
     assert_eq!(fleet.first.read("a.txt"), "two\n");
     assert!(fleet.second.json(&["fleet", "verify"])["damaged"].as_array().unwrap().is_empty());
 }
@@ -115,7 +115,7 @@ fn an_earlier_checkpoint_is_pulled_with_the_history_up_to_it() {
 }
 
 #[test]
-fn a_pull_after_a_rollback_has_the_state_after_it() {
+fn a_pull_gets_the_state_after_the_last_rollback() {
     let Some(fleet) = Fleet::new() else { return };
     two_turns(&fleet.first);
     fleet.first.json(&["rollback", "1", "--yes"]);
@@ -128,7 +128,7 @@ fn a_pull_after_a_rollback_has_the_state_after_it() {
 }
 
 #[test]
-fn the_end_of_a_turn_uploads_and_nothing_private_is_readable() {
+fn after_a_turn_checkpoints_are_uploaded_and_private_files_are_encrypted() {
     let Some(fleet) = Fleet::new() else { return };
     two_turns(&fleet.first);
     eventually("the checkpoints are uploaded", || {
@@ -144,7 +144,7 @@ fn the_end_of_a_turn_uploads_and_nothing_private_is_readable() {
 }
 
 #[test]
-fn wrong_usage_of_pull_changes_nothing_and_says_what_to_do() {
+fn a_pull_that_fails_changes_nothing_and_says_why() {
     let Some(fleet) = Fleet::new() else { return };
     let empty = fleet.second.output(&["fleet", "pull", "shop"]);
     assert!(said(&empty).contains("holds no checkpoints"), "{}", said(&empty));
@@ -172,7 +172,7 @@ fn wrong_usage_of_pull_changes_nothing_and_says_what_to_do() {
 }
 
 #[test]
-fn gc_and_status_say_what_they_do() {
+fn gc_and_status_and_verify_print_their_results() {
     let Some(fleet) = Fleet::new() else { return };
     two_turns(&fleet.first);
     fleet.first.json(&["fleet", "sync"]);

@@ -119,7 +119,7 @@ $ takeback fork 9
 [exit Some(1)]
 $ takeback fork nothing
 ! error: \"nothing\" is neither a checkpoint of this workspace nor a session
-! hint: `takeback list` lists the checkpoints, `takeback sessions` lists the sessions
+! hint: `takeback list` lists the checkpoints; `takeback sessions` lists the sessions
 [exit Some(1)]
 $ takeback fork s1@9
 ! error: session mine:s1 has no turn 9: it has 2

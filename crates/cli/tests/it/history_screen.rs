@@ -14,7 +14,7 @@ use crate::session::Session;
 const ENTER: &str = "\u{1b}[?1049h";
 const LEAVE: &str = "\u{1b}[?1049l";
 
-/// Plays two turns.
+/// Simulates two turns of an agent.
 fn worked() -> Session {
     let session = Session::new();
     session.write("src/cart.py", "class Cart:\n    pass\n");
@@ -196,7 +196,7 @@ fn pasted_text_restores_nothing() {
 }
 
 #[test]
-fn the_screen_follows_the_size_of_the_terminal_and_new_turns() {
+fn the_screen_adapts_to_the_size_of_the_terminal_and_shows_new_turns() {
     let session = worked();
     let Some(mut terminal) = start(&session, 80, 24) else { return };
     terminal.resize(120, 30);
@@ -228,7 +228,7 @@ fn the_filter_and_the_help_and_the_search_work() {
 }
 
 #[test]
-fn the_pager_shows_the_whole_diff_and_returns() {
+fn the_pager_gets_the_whole_diff_and_the_screen_continues_afterwards() {
     let session = worked();
     let pager = session.base().join("pager");
     fs::write(&pager, "#!/bin/sh\ncat > \"$HOME/paged\"\n").unwrap();

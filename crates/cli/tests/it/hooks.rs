@@ -142,7 +142,7 @@ fn no_steps_are_added_if_the_granularity_is_turn() {
 }
 
 #[test]
-fn calls_that_only_read_add_no_row() {
+fn read_only_calls_add_no_row() {
     let session = Session::new();
     session.write("a", "1");
     let mut agent = Agent::new(&session, "s1");
@@ -184,7 +184,7 @@ fn an_unannounced_turn_does_not_get_the_prompt_of_another_turn() {
 }
 
 #[test]
-fn turns_are_distinguished_by_their_ends_alone() {
+fn turns_are_distinguished_even_if_only_their_ends_are_reported() {
     let session = Session::new();
     let mut agent = Agent::new(&session, "droid");
     agent.names_calls = false;
@@ -201,7 +201,7 @@ fn turns_are_distinguished_by_their_ends_alone() {
 }
 
 #[test]
-fn turns_are_distinguished_by_their_names_alone() {
+fn turns_are_distinguished_even_if_only_their_names_are_reported() {
     let session = Session::new();
     let mut agent = Agent::new(&session, "s1");
     for turn in ["p-1", "p-2"] {

@@ -1,4 +1,4 @@
-//! A conversation that is open in Cline, whose plugin leaves out what was taken back.
+//! A conversation that is open in Cline, where takeback's plugin leaves out what was taken back.
 
 use std::fs;
 use std::path::PathBuf;
@@ -44,7 +44,7 @@ impl Cline<'_> {
         fs::write(self.log().with_file_name(format!("{ID}.json")), about.to_string()).unwrap();
     }
 
-    /// Does a turn that writes a file.
+    /// Simulates a turn that writes a file.
     fn do_turn(&mut self, prompt: &str, path: &str) {
         let text = |text: &str| json!([{ "type": "text", "text": text }]);
         self.tell("TaskStart", &json!({}));
@@ -84,7 +84,7 @@ impl Cline<'_> {
 }
 
 #[test]
-fn a_rollback_typed_in_cline_takes_the_open_conversation_back_and_forward() {
+fn a_rollback_typed_in_cline_rewinds_the_open_conversation_and_can_be_undone() {
     let session = Session::new();
     let mut cline = Cline { session: &session, messages: Vec::new() };
     cline.do_turn("add a file", "a.txt");
@@ -96,7 +96,7 @@ fn a_rollback_typed_in_cline_takes_the_open_conversation_back_and_forward() {
                     takeback's plugin is installed";
     assert!(said.contains(promised), "{said}");
     assert_eq!(cline.count_hidden(), 4);
-    // The model is told nothing: what it knows agrees with the files.
+    // The model is told nothing, because the conversation that it sees matches the files.
     let call =
         json!({ "tool_call": { "id": "c", "name": "editor", "input": { "path": "c.txt" } } });
     let told = cline.tell("PreToolUse", &call);
@@ -106,7 +106,7 @@ fn a_rollback_typed_in_cline_takes_the_open_conversation_back_and_forward() {
     assert!(installed.status.success(), "{installed:?}");
     let output = session.output(&["uninstall", "cline", "--user", "--yes"]);
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("in 1 conversation, the model sees again what /rollback took"), "{text}");
+    assert!(text.contains("in 1 conversation, the model can again see messages that"), "{text}");
 
     let said = cline.type_command("undo");
     assert!(session.exists("b.txt"), "{said}");

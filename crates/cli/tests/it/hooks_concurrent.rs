@@ -182,7 +182,7 @@ fn a_workspace_is_found_from_a_subdirectory() {
 
 /// A home directory is never captured as a whole, no matter what an agent reports.
 #[test]
-fn files_that_a_call_in_the_home_directory_names_are_protected() {
+fn files_named_by_a_call_in_the_home_directory_are_protected() {
     let session = Session::new();
     fs::write(session.base().join("notes.txt"), "1").unwrap();
     let mut agent = Agent::new(&session, "s1");
@@ -199,7 +199,7 @@ fn files_that_a_call_in_the_home_directory_names_are_protected() {
 
 /// If an agent that works in `~` names `project/a`, that project is protected.
 #[test]
-fn projects_that_a_call_in_the_home_directory_names_are_protected() {
+fn projects_named_by_a_call_in_the_home_directory_are_protected() {
     let session = Session::new();
     session.write("Makefile", "");
     session.write("src/a", "1");
@@ -387,7 +387,7 @@ fn a_path_named_by_a_call_is_protected_despite_the_rules() {
 /// A patch in the generic format names its files. They are protected even if they are ignored or
 /// outside the workspace, and an undo changes only these files.
 #[test]
-fn a_patch_changes_exactly_the_files_that_it_names() {
+fn undoing_a_patch_restores_only_the_files_that_the_patch_names() {
     let patch = "*** Begin Patch\n*** Delete File: up/a\n*** Update File: ../notes.md\n@@\n-1\n+2\n*** End Patch\n";
     for (tool, input) in [
         ("apply_patch", json!({ "input": patch })),

@@ -339,7 +339,7 @@ fn large_project() -> Session {
 }
 
 #[test]
-fn a_hook_that_takes_too_long_returns_and_the_checkpoint_is_late() {
+fn a_hook_stops_waiting_after_its_time_limit_and_the_checkpoint_is_late() {
     let session = large_project();
     session.write("a", "1");
     let mut agent = Agent::new(&session, "s1");

@@ -361,7 +361,7 @@ fn changes_by_a_call_that_has_not_ended_are_uncertain_in_an_undo() {
 }
 
 #[test]
-fn every_session_that_worked_there_gets_a_notice() {
+fn every_session_that_worked_in_the_workspace_gets_a_notice() {
     let session = Session::new();
     session.write("a", "1");
     let mut one = Agent::new(&session, "s1");

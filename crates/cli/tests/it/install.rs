@@ -371,7 +371,7 @@ fn agents_on_this_machine_are_found() {
 }
 
 #[test]
-fn options_for_agents_need_an_agent() {
+fn options_for_installing_require_an_agent() {
     let session = Session::new();
     for option in ["--dry-run", "--import"] {
         assert_eq!(session.output(&["install", option]).status.code(), Some(2), "{option}");

@@ -143,7 +143,7 @@ fn codex_hooks_stay_in_the_file_that_has_hooks() {
 }
 
 #[test]
-fn an_error_in_a_file_is_reported_without_its_text() {
+fn an_error_in_a_file_is_reported_without_the_text_of_the_file() {
     let session = Session::new();
     write_file(&session, ".codex/hooks.json", "{}");
     write_file(&session, ".codex/config.toml", "a = 1\npass = correct horse\n");

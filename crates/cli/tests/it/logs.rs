@@ -272,7 +272,7 @@ fn a_conversation_is_recorded_while_the_agent_is_working() {
 }
 
 #[test]
-fn a_search_finds_what_was_said_a_moment_ago() {
+fn a_search_finds_the_latest_messages() {
     let session = Session::new();
     let mut claude = Claude::new(&session);
     claude.hears("what is it?");
@@ -282,7 +282,7 @@ fn a_search_finds_what_was_said_a_moment_ago() {
 }
 
 #[test]
-fn a_tree_counts_what_was_said_a_moment_ago() {
+fn a_tree_counts_the_latest_messages() {
     let session = Session::new();
     let mut claude = Claude::new(&session);
     claude.hears("what is it?");
@@ -346,7 +346,7 @@ fn a_rollback_to_a_step_rewinds_the_conversation_to_its_call() {
     );
 }
 
-/// Droid reports no prompts when it runs a single task. They are only in its log.
+/// When Droid runs a single task, it reports no prompts: they are only in its log.
 #[test]
 fn a_prompt_is_listed_even_if_it_is_known_only_from_the_log() {
     let session = Session::new();

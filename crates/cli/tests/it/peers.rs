@@ -21,7 +21,7 @@ fn mode(session: &Session, path: &str) -> u32 {
     fs::metadata(session.project().join(path)).unwrap().permissions().mode() & 0o7777
 }
 
-/// Hermes: when the snapshot before a rollback failed, the rollback continued anyway, overwrote
+/// In Hermes, when the snapshot before a rollback failed, the rollback continued anyway, overwrote
 /// everything and reported that a snapshot had been saved.
 #[test]
 fn a_rollback_whose_safety_checkpoint_cannot_be_taken_changes_nothing() {
@@ -42,7 +42,7 @@ fn a_rollback_whose_safety_checkpoint_cannot_be_taken_changes_nothing() {
     assert_eq!(everything(&session.project()), before);
 }
 
-/// Hermes: a repository inside the project was stored as a bare link, so its files were neither
+/// In Hermes, a repository inside the project was stored as a bare link, so its files were neither
 /// captured nor restored. A repository without a commit made every checkpoint fail.
 #[test]
 fn a_nested_repository_is_captured_like_any_other_directory() {
@@ -57,7 +57,7 @@ fn a_nested_repository_is_captured_like_any_other_directory() {
     assert_eq!(everything(&session.project().join("vendor/lib/.git")), before);
 }
 
-/// Hermes: files that were ignored, excluded by default or too large were silently not restored.
+/// In Hermes, files that were ignored, excluded by default or too large were silently not restored.
 #[test]
 fn uncovered_files_are_reported_and_secrets_are_captured() {
     let mut session = Session::new();
@@ -105,7 +105,7 @@ Restored 2 files. `takeback rollback undo` takes this back.
     assert_eq!(session.read(".env"), "KEY=1");
 }
 
-/// Hermes: the project's and the user's git attributes, and git's environment variables, changed
+/// In Hermes, the project's and the user's git attributes, and git's environment variables, changed
 /// bytes or broke the store.
 #[test]
 fn bytes_are_restored_exactly_whatever_git_is_configured_to_do() {
@@ -131,7 +131,7 @@ fn bytes_are_restored_exactly_whatever_git_is_configured_to_do() {
     assert_eq!(everything(&session.project()), before);
 }
 
-/// Hermes: empty directories were lost, and the mode 0600 came back as 0644.
+/// In Hermes, empty directories were lost, and the mode 0600 came back as 0644.
 #[test]
 fn empty_directories_and_all_permission_bits_come_back() {
     let session = Session::new();
@@ -152,7 +152,7 @@ fn empty_directories_and_all_permission_bits_come_back() {
     assert_eq!((mode(&session, "secret"), mode(&session, "tool")), (0o600, 0o751));
 }
 
-/// Hermes: a checkpoint that was killed left a lock file behind, and all later ones failed
+/// In Hermes, a checkpoint that was killed left a lock file behind, and all later ones failed
 /// silently, 1,666 times in five weeks.
 #[test]
 fn a_killed_checkpoint_does_not_block_the_next_one() {
@@ -177,7 +177,7 @@ fn a_killed_checkpoint_does_not_block_the_next_one() {
     assert_eq!(session.json(&["checkpoints"])["failures"], json!([]));
 }
 
-/// Hermes: a restore that was killed left a mixture of old and new files.
+/// In Hermes, a restore that was killed left a mixture of old and new files.
 #[test]
 fn a_killed_restore_is_finished_or_reverted() {
     let session = Session::new();
@@ -213,14 +213,14 @@ fn a_killed_restore_is_finished_or_reverted() {
     assert!(interrupted > 0, "no restore was killed in time");
 }
 
-/// Hermes: a single unreadable file prevented every checkpoint.
+/// In Hermes, a single unreadable file prevented every checkpoint.
 #[test]
 fn an_unreadable_file_does_not_affect_other_files() {
     let session = Session::new();
     session.write("a", "1");
     session.write("locked", "1");
     fs::set_permissions(session.project().join("locked"), Permissions::from_mode(0o000)).unwrap();
-    // Nothing is unreadable for root.
+    // Root can read every file.
     for path in ["", "project", "project/a", "project/locked"] {
         let _ = chown(session.base().join(path), Some(65534), Some(65534));
     }
@@ -237,8 +237,8 @@ fn an_unreadable_file_does_not_affect_other_files() {
     assert_eq!(taken["uncovered"][0]["reason"], "unreadable");
 }
 
-/// Hermes: a stray marker in the home directory turned that directory into the project, which was
-/// then refused.
+/// In Hermes, a stray marker in the home directory turned that directory into the project, which
+/// was then refused.
 #[test]
 fn a_marker_in_the_home_directory_does_not_make_it_a_project() {
     let session = Session::new();
@@ -251,7 +251,7 @@ fn a_marker_in_the_home_directory_does_not_make_it_a_project() {
     assert_eq!(rows(&session).len(), 1);
 }
 
-/// Hermes and Myrm: files created after the checkpoint survived a restore.
+/// In Hermes and Myrm, files created after the checkpoint survived a restore.
 #[test]
 fn a_rollback_makes_the_tree_equal_to_the_checkpoint_except_for_uncovered_files() {
     let session = Session::new();
@@ -266,8 +266,8 @@ fn a_rollback_makes_the_tree_equal_to_the_checkpoint_except_for_uncovered_files(
     assert!(session.exists("node_modules/never/seen") && session.exists("kept"));
 }
 
-/// Hermes: at the limit, the oldest checkpoint could not be restored, because the snapshot before
-/// the restore pruned it.
+/// In Hermes, at the limit, the oldest checkpoint could not be restored, because the snapshot
+/// before the restore pruned it.
 #[test]
 fn the_oldest_checkpoint_at_the_limit_can_be_restored() {
     let session = Session::new();
@@ -284,7 +284,7 @@ fn the_oldest_checkpoint_at_the_limit_can_be_restored() {
     assert_eq!(session.read("a"), "5");
 }
 
-/// Hermes: pruning rewrote all commits, so earlier ids became invalid and dates changed.
+/// In Hermes, pruning rewrote all commits, so earlier ids became invalid and dates changed.
 #[test]
 fn ids_and_times_survive_pruning() {
     let session = Session::new();
@@ -305,7 +305,7 @@ fn ids_and_times_survive_pruning() {
     assert_eq!(session.read("a"), "2");
 }
 
-/// Hermes: the hash of another project's checkpoint was accepted, and that project's files were
+/// In Hermes, the hash of another project's checkpoint was accepted, and that project's files were
 /// written here.
 #[test]
 fn a_checkpoint_of_another_workspace_is_refused() {
@@ -323,7 +323,7 @@ fn a_checkpoint_of_another_workspace_is_refused() {
     assert_eq!(fs::read_dir(session.base().join("other")).unwrap().count(), 0);
 }
 
-/// Hermes: the file name `*.py` was treated as a pattern.
+/// In Hermes, the file name `*.py` was treated as a pattern.
 #[test]
 fn a_file_name_that_looks_like_a_pattern_is_taken_literally() {
     let session = Session::new();
@@ -341,7 +341,7 @@ fn a_file_name_that_looks_like_a_pattern_is_taken_literally() {
     assert_eq!(missing.status.code(), Some(1));
 }
 
-/// Hermes: a checkpoint of an empty tree could not be restored.
+/// In Hermes, a checkpoint of an empty tree could not be restored.
 #[test]
 fn a_checkpoint_of_an_empty_directory_can_be_restored() {
     let session = Session::new();
@@ -351,8 +351,8 @@ fn a_checkpoint_of_an_empty_directory_can_be_restored() {
     assert_eq!(fs::read_dir(session.project()).unwrap().count(), 0);
 }
 
-/// Hermes: an interrupted garbage collection left temporary packs behind, and the store grew to 24
-/// GB.
+/// In Hermes, an interrupted garbage collection left temporary packs behind, and the store grew to
+/// 24 GB.
 #[test]
 fn leftovers_of_an_interrupted_gc_are_removed() {
     let session = Session::new();
@@ -380,7 +380,7 @@ fn leftovers_of_an_interrupted_gc_are_removed() {
     assert_eq!(session.json(&["checkpoints", "verify"])["whole"], true);
 }
 
-/// Hermes: `/rollback` said "none" even if other directories had checkpoints.
+/// In Hermes, `/rollback` said "none" even if other directories had checkpoints.
 #[test]
 fn an_empty_list_names_the_workspaces_that_have_checkpoints() {
     let mut session = Session::new();
@@ -399,7 +399,7 @@ Other workspaces have checkpoints:
     );
 }
 
-/// Hermes: restoring a single file also took back the conversation.
+/// In Hermes, restoring a single file also took back the conversation.
 #[test]
 fn restoring_a_single_file_keeps_the_conversation() {
     let session = Session::new();
@@ -414,7 +414,7 @@ fn restoring_a_single_file_keeps_the_conversation() {
     assert_eq!(left, 1);
 }
 
-/// Hermes: every model call counted as a "turn", although its documentation says that every user
+/// In Hermes, every model call counted as a "turn", although its documentation says that every user
 /// message counts as one.
 #[test]
 fn a_turn_is_one_user_message_with_all_the_work_that_follows_it() {
@@ -430,10 +430,10 @@ fn a_turn_is_one_user_message_with_all_the_work_that_follows_it() {
     assert!(!session.exists("a"));
 }
 
-/// Hermes: a regular expression for destructive commands missed 38 of 50 real ones. Myrm's missed
-/// all commands whose names do not reveal what they do.
+/// In Hermes, a regular expression for destructive commands missed 38 of 50 real ones. Myrm's
+/// missed all commands whose names do not reveal what they do.
 #[test]
-fn commands_that_patterns_of_other_tools_miss_get_checkpoints() {
+fn commands_missed_by_the_patterns_of_other_tools_get_checkpoints() {
     let session = Session::new();
     let mut agent = Agent::new(&session, "s1");
     let missed = [
@@ -461,7 +461,7 @@ fn commands_that_patterns_of_other_tools_miss_get_checkpoints() {
     assert_eq!(reasons, missed.map(|command| json!(format!("before Bash: {command}"))));
 }
 
-/// Hermes and Myrm: harmless commands were mistaken for destructive ones.
+/// In Hermes and Myrm, harmless commands were mistaken for destructive ones.
 #[test]
 fn harmless_commands_get_no_checkpoint() {
     let session = Session::new();

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::agent::{Agent, configure, eventually, ledger, rows};
 use crate::session::Session;
 
-/// Myrm: after the time limit, the tool ran while the snapshot was still being taken, so the
+/// In Myrm, after the time limit, the tool ran while the snapshot was still being taken, so the
 /// snapshot could capture the state after the command.
 #[test]
 fn a_late_checkpoint_is_marked_late() {
@@ -24,7 +24,7 @@ fn a_late_checkpoint_is_marked_late() {
     assert_eq!(rows(&session)[0]["late"], true);
 }
 
-/// Myrm: only some checkpoints are complete before the tool runs.
+/// In Myrm, only some checkpoints are complete before the tool runs.
 #[test]
 fn a_checkpoint_is_complete_before_the_tool_runs() {
     let session = Session::new();
@@ -38,7 +38,7 @@ fn a_checkpoint_is_complete_before_the_tool_runs() {
     assert_eq!(session.read("a"), "1");
 }
 
-/// Myrm: repair deleted the whole store if HEAD was missing.
+/// In Myrm, repair deleted the whole store if HEAD was missing.
 #[test]
 fn damage_costs_only_the_damaged_files() {
     let session = Session::new();
@@ -62,8 +62,8 @@ fn damage_costs_only_the_damaged_files() {
     assert_eq!(session.read("a"), "1");
 }
 
-/// Myrm: selecting a file that was added later aborted the restore halfway, with some files already
-/// changed.
+/// In Myrm, selecting a file that was added later aborted the restore halfway, with some files
+/// already changed.
 #[test]
 fn a_selection_is_restored_completely_or_not_at_all() {
     let session = Session::new();
@@ -80,7 +80,7 @@ fn a_selection_is_restored_completely_or_not_at_all() {
     assert_eq!(session.read("a"), "2");
 }
 
-/// Myrm: files created after the checkpoint survived.
+/// In Myrm, files created after the checkpoint survived.
 #[test]
 fn everything_is_restored_exactly() {
     let session = Session::new();
@@ -95,8 +95,8 @@ fn everything_is_restored_exactly() {
     assert_eq!(names, ["a"]);
 }
 
-/// Myrm: notices were a list in memory, which was kept for ten minutes and given to the next turn
-/// of any chat.
+/// In Myrm, notices were kept in memory for ten minutes, in one list for all chats, and given to
+/// the next turn of any chat.
 #[test]
 fn notices_are_kept_per_session_with_path_and_content() {
     let session = Session::new();
@@ -118,7 +118,7 @@ fn notices_are_kept_per_session_with_path_and_content() {
     assert!(body["files"][0]["content"].is_string());
 }
 
-/// Myrm: it warned about effects only if its pattern for files also matched the command, and only
+/// Myrm warned about effects only if its pattern for files also matched the command, and only
 /// once per turn. Older checkpoints did not show newer effects.
 #[test]
 fn every_effect_since_a_checkpoint_is_shown() {
@@ -146,7 +146,7 @@ fn every_effect_since_a_checkpoint_is_shown() {
     assert_eq!(shown, Value::from(expected));
 }
 
-/// Myrm: it matched any word, so `echo psql` caused a warning and `git push` did not.
+/// Myrm matched any word, so `echo psql` caused a warning and `git push` did not.
 #[test]
 fn effects_are_found_by_program_and_verb() {
     let session = Session::new();
@@ -167,7 +167,7 @@ fn effects_are_found_by_program_and_verb() {
     }
 }
 
-/// Myrm: changes were counted again for each request, by comparison with the live tree.
+/// In Myrm, changes were counted again for each request, by comparison with the live tree.
 #[test]
 fn counts_are_those_of_the_turn_regardless_of_later_changes() {
     let session = Session::new();

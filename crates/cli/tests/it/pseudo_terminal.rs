@@ -51,7 +51,7 @@ impl PseudoTerminal {
     }
 
     /// Starts a program in a terminal, and closes the terminal once the program has written this
-    /// text. Returns the status with which the program ends.
+    /// text. Returns the program's exit status.
     #[allow(dead_code, reason = "the unit tests, which share this file, do not need it")]
     pub(crate) fn close_after(command: &Command, text: &str) -> Option<ExitStatus> {
         let (mut child, mut keyboard) = spawn(command, 100, 30)?;
@@ -71,7 +71,7 @@ impl PseudoTerminal {
         Some(status.expect("the program has not ended"))
     }
 
-    /// Types text or keys.
+    /// Types text or presses keys.
     pub(crate) fn press(&mut self, keys: &str) {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
@@ -127,8 +127,8 @@ impl PseudoTerminal {
     /// Waits until the program is stopped, so that a signal to continue does not arrive too early.
     #[allow(dead_code, reason = "the unit tests, which share this file, do not need it")]
     pub(crate) fn wait_for_stop(&self) {
-        // Here, `setsid` has replaced itself with the program, because it does not lead a process
-        // group.
+        // Here, `setsid` has replaced itself with the program, because `setsid` does not lead a
+        // process group.
         let program = rustix::process::Pid::from_child(&self.child);
         let options = rustix::process::WaitOptions::UNTRACED;
         let status = rustix::process::waitpid(Some(program), options).unwrap();
@@ -203,13 +203,14 @@ fn spawn(command: &Command, columns: u16, rows: u16) -> Option<(Child, File)> {
         let _ = writeln!(std::io::stderr(), "skipped: the program `setsid` is not installed");
         return None;
     };
-    // The reader reaches the end of the output only once nothing but the program has the terminal
-    // open.
+    // The reader reaches the end of the output only after every process has closed the program's
+    // side of the terminal, this process included.
     drop((started, screen));
     Some((child, keyboard))
 }
 
-/// Opens both sides of a new terminal: the user's side and the program's side.
+/// Creates a pseudo-terminal. Returns the side that the user types into, and the side for the
+/// program.
 fn open_terminal(columns: u16, rows: u16) -> (File, File) {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let user: OwnedFd = openpt(flags).unwrap();

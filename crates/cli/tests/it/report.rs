@@ -65,7 +65,7 @@ fn a_report_is_written_as_text_and_as_markdown() {
 }
 
 #[test]
-fn a_day_without_work_says_so_and_a_wrong_day_is_an_error() {
+fn a_report_says_if_there_was_no_work_and_refuses_an_invalid_day() {
     let session = worked();
     let text = printed(&session, &["report", "--day", "2001-02-03"]);
     assert!(text.contains("No agent did anything that takeback knows of."), "{text}");

@@ -340,7 +340,7 @@ fn a_dry_run_changes_nothing_and_names_what_would_be_pruned() {
     );
     old_workspace(&session, "old", 40);
     let arguments = ["checkpoints", "prune", "--max-size-mb", "0"];
-    // First run a command that only reads, in case it writes caches to the store.
+    // First run a read-only command, because such a command may also write caches to the store.
     session.output(&["checkpoints"]);
     let before = everything(&store_path(&session));
     let predicted = run_json(&session, &[&arguments[..], &["--dry-run"]].concat());
@@ -412,7 +412,7 @@ There are no archives of older stores.
 }
 
 #[test]
-fn clearing_no_archives_needs_no_confirmation() {
+fn clearing_archives_needs_no_confirmation_if_there_are_none() {
     let session = Session::new();
     let cleared = run_json(&session, &["checkpoints", "clear-legacy"]);
     assert_eq!(cleared, json!({ "archives": 0, "bytes": 0 }));

@@ -81,7 +81,7 @@ fn the_copy_is_a_fork_whose_messages_are_found_once() {
 }
 
 #[test]
-fn each_session_is_told_what_it_does_not_know() {
+fn only_the_original_session_is_told_about_the_rollback_and_not_its_copy() {
     let session = Session::new();
     let claude = with_two_turns(&session);
     let moved = moved_by(&session, &["rollback", "1", "--yes"]);
@@ -117,7 +117,7 @@ fn a_rollback_to_before_the_first_prompt_leaves_no_conversation() {
 }
 
 #[test]
-fn a_log_that_cannot_be_copied_stays_and_the_reason_is_shown() {
+fn a_log_that_cannot_be_copied_is_left_unchanged_and_the_reason_is_shown() {
     let session = Session::new();
     let claude = with_two_turns(&session);
     let unknown = fs::read_to_string(&claude.log).unwrap().replace("2.1.325", "9.9.9");

@@ -420,7 +420,7 @@ fn a_pattern_restores_the_matching_files_only() {
     session.write("new.py", "2");
     std::fs::remove_file(session.project().join("src/old/d.py")).unwrap();
     let none = said(&session.output(&["rollback", "1", "*.js"]));
-    assert!(none.contains("nothing that would change matches *.js"), "{none}");
+    assert!(none.contains("the rollback would change no file that matches *.js"), "{none}");
     let some = session.output(&["rollback", "1", "src/*.py", "[x].py", "--yes"]);
     assert!(some.status.success(), "{some:?}");
     let states = ["a.py", "src/b.py", "src/c.rs", "src/old/d.py", "[x].py", "new.py"];
@@ -434,4 +434,43 @@ fn a_pattern_restores_the_matching_files_only() {
     assert_eq!((session.read("a.py"), session.read("src/c.rs")), ("1".into(), "2".into()));
     assert!(session.output(&["rollback", "undo", "--yes"]).status.success());
     assert_eq!((session.read("a.py"), session.read("new.py")), ("2".into(), "2".into()));
+}
+
+#[test]
+fn an_excluded_path_is_not_restored() {
+    let session = Session::new();
+    let paths = ["a.py", "docs/b.md", "src/c.py", "src/d.rs"];
+    let read = || paths.map(|path| session.read(path));
+    let changed_paths = |typed: &[&str]| -> Vec<String> {
+        let diff = session.json(typed);
+        let changes = diff["changes"].as_array().unwrap().iter();
+        changes.map(|change| change["path"].as_str().unwrap().to_owned()).collect()
+    };
+    std::fs::create_dir(session.project().join(".git")).unwrap();
+    paths.iter().for_each(|path| session.write(path, "1"));
+    assert!(session.output(&["checkpoint"]).status.success());
+    paths.iter().for_each(|path| session.write(path, "2"));
+    let left = ["docs/b.md", "src/c.py"];
+    for (typed, restored) in [
+        (&["*.py", ":!src"][..], "1222"),
+        (&["src", ":^*.rs"], "2212"),
+        (&[":!src/c.py", ":(exclude)docs"], "1221"),
+        (&[":!/docs", ":(exclude,top)a.py"], "2211"),
+    ] {
+        let shown = changed_paths(&[&["diff", "1"], typed].concat());
+        let output = session.output(&[&["rollback", "1", "--yes"], typed].concat());
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(read().concat(), restored, "{typed:?}");
+        let restored = paths.iter().filter(|path| session.read(path) == "1");
+        assert!(restored.eq(&shown), "{shown:?}");
+        assert!(session.output(&["rollback", "undo", "--yes"]).status.success());
+        assert_eq!(read().concat(), "2222");
+    }
+    // Paths after `:!/` begin at the top of the workspace, others in the current directory.
+    let below = session.project().join("src");
+    let typed = ["-C", below.to_str().unwrap(), "diff", "1", ":!*.rs", ":!/a.py"];
+    assert_eq!(changed_paths(&typed), left);
+    let nothing = said(&session.output(&["rollback", "1", "src", ":!src"]));
+    assert!(nothing.contains("every change is excluded"), "{nothing}");
+    assert_eq!(read().concat(), "2222");
 }

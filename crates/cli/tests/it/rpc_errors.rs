@@ -252,7 +252,7 @@ fn two_processes_work_in_one_workspace() {
 }
 
 #[test]
-fn other_processes_can_meanwhile_clear_and_prune_and_repair() {
+fn other_processes_can_clear_and_prune_and_repair_while_a_server_runs() {
     let session = Session::new();
     session.write("a", "1");
     let mut client = Client::new(&session);

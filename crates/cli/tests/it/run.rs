@@ -159,7 +159,7 @@ impl OwnGroup for Command {
 }
 
 #[test]
-fn the_effects_of_the_command_are_known() {
+fn the_effects_of_the_command_are_recorded() {
     let session = Session::new();
     session.write("a", "1");
     session.output(&["checkpoint"]);

@@ -76,6 +76,7 @@ fn takebacks_own_commands_that_delete_the_history_are_refused() {
         "takeback -C /tmp sessions delete claude:1 -y",
         "takeback fleet gc --earlier-stores",
         "takeback checkpoints delete 3 --force",
+        "echo '{\"id\": 1, \"method\": \"sessions.clear\"}' | takeback rpc",
         "takeback checkpoints unpin good",
         "takeback checkpoints name 3",
         "takeback checkpoints name 3 ''",
@@ -167,6 +168,7 @@ fn other_calls_are_not_refused() {
         "takeback rollback 1 --yes",
         "takeback checkpoints prune --dry-run",
         "takeback checkpoints clear --help",
+        "echo '{\"id\": 1, \"method\": \"sessions.list\"}' | takeback rpc",
         "takeback --home ~/other checkpoints clear --yes",
         "cat ~/.takeback/config.toml",
         "cp -r ~/.takeback /tmp/copy-of-it",
@@ -215,7 +217,7 @@ fn a_refusal_does_not_wait_for_a_capture() {
 }
 
 #[test]
-fn with_warn_the_user_is_told_each_time_and_the_call_runs() {
+fn with_history_set_to_warn_each_call_runs_and_the_user_is_told() {
     let session = with_history();
     configure(&session, "[protection]\nhistory = \"warn\"\n");
     for _ in 0..2 {
@@ -302,7 +304,7 @@ fn a_mirror_keeps_files_and_conversation_when_the_home_is_deleted() {
 }
 
 #[test]
-fn a_mirror_keeps_what_is_cleared_and_is_not_overwritten_by_a_new_store() {
+fn a_mirror_keeps_cleared_checkpoints_and_is_not_overwritten_by_a_new_store() {
     let session = Session::new();
     configure(&session, "[protection]\nmirror = \"~/mirror\"\n");
     session.write("a", "one");

@@ -437,7 +437,7 @@ sessions  messages  tool calls  tokens in  tokens out     cost  model
 Most expensive sessions:
   ~$3.00  b
 
-No price is known for a model in 1 session (+): `takeback help prices`.
+1 session used a model without a known price (+): `takeback help prices`.
 $ takeback sessions show a
 (no title)
   id         a

@@ -161,7 +161,7 @@ $ takeback sessions export --all --format md --json
 }
 
 #[test]
-fn a_source_limits_only_an_export_of_all_sessions() {
+fn the_source_option_requires_an_export_of_all_sessions() {
     let session = with_examples();
     let output = session.output(&["sessions", "export", "4f2a", "--source", "codex"]);
     assert_eq!(output.status.code(), Some(2));

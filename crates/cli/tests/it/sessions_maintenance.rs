@@ -126,7 +126,7 @@ fn the_ledger_is_private() {
 }
 
 #[test]
-fn damage_is_named_and_repaired() {
+fn damage_is_reported_and_repaired() {
     let mut session = Session::new();
     fs::create_dir(session.base().join(".takeback")).unwrap();
     fs::write(

@@ -35,7 +35,7 @@ No problems found in 1 checkpoint, 0 steps and 3 objects.
 }
 
 #[test]
-fn damage_is_found_and_repaired_and_what_is_lost_is_named() {
+fn damage_is_found_and_repaired_and_losses_are_named() {
     let mut session = Session::new();
     let large: String =
         (0..20_000u64).map(|n| format!("{}\n", n.wrapping_mul(0x9e37_79b9))).collect();

@@ -69,7 +69,7 @@ fn a_rollback_shows_its_plan_and_asks() {
 }
 
 #[test]
-fn the_question_shows_the_diff_and_can_be_limited_to_files() {
+fn the_user_can_see_the_diff_and_choose_files_before_agreeing() {
     let session = worked();
     session.write("b", "new");
     let Some((seen, code)) = typed(&session, "rollback 1", "d\nf\nb\ny\n") else { return };
@@ -274,10 +274,11 @@ fn paged(session: &Session) -> Option<String> {
 
 const COPY: &str = "cat > \"$HOME/paged\"; echo the pager is gone";
 
-/// Creates a project with more checkpoints than fit on a small screen. The list has a title, twelve
-/// rows and five lines at its foot.
+/// The number of lines in the list of [`with_long_list`]: a title, twelve rows, and five lines at
+/// its foot.
 const LONG_LIST: usize = 18;
 
+/// Creates a project with more checkpoints than fit on a small screen.
 fn with_long_list() -> Session {
     let session = Session::new();
     for number in 0..12 {
@@ -346,7 +347,7 @@ fn inside_an_agent_the_list_has_ten_rows() {
 }
 
 #[test]
-fn a_plan_with_many_files_is_ten_lines_and_a_count() {
+fn a_plan_with_many_files_shows_ten_of_them_and_the_number_of_the_others() {
     let session = worked();
     (0..331).for_each(|number| session.write(&format!("many/{number}"), "1"));
     let seen = session.output(&["rollback", "1", "--dry-run"]).stdout;
@@ -432,7 +433,7 @@ fn without_a_usable_pager_everything_is_printed() {
 }
 
 #[test]
-fn leaving_the_pager_early_is_not_an_error() {
+fn closing_the_pager_early_is_not_an_error() {
     let session = with_long_list();
     session.write("a", &"a line\n".repeat(50_000));
     let pager = make_pager(&session, "head -n 1 > /dev/null; echo left");

@@ -69,8 +69,8 @@ fn takebacks_turn_numbers_are_not_mistaken_for_those_of_the_agent() {
     assert_eq!(session.read("a"), "4");
 }
 
-/// Some agents number their turns from the start again in each process, and others continue to
-/// count from the turn that a rollback returned to.
+/// Some agents start to number their turns anew in each process. Others continue to count from the
+/// turn that a rollback returned to.
 #[test]
 fn a_turn_whose_name_repeats_counts_as_a_new_turn() {
     let session = Session::new();

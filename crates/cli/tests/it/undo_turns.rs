@@ -21,7 +21,7 @@ fn an_undo_says_what_it_cannot_reverse() {
 
 /// The agent may have to wait several minutes for the user's permission.
 #[test]
-fn edits_that_the_user_makes_while_a_command_is_waiting_stay() {
+fn edits_by_the_user_while_a_command_is_waiting_are_kept() {
     let session = Session::new();
     session.write("a.txt", "1");
     session.write("b.txt", "1");
@@ -39,7 +39,7 @@ fn edits_that_the_user_makes_while_a_command_is_waiting_stay() {
 
 /// Claude Code reports the end of a call only if the call was made.
 #[test]
-fn a_file_that_the_user_writes_after_refusing_the_very_first_call_stays() {
+fn a_file_that_the_user_wrote_after_refusing_the_first_call_is_kept() {
     let session = Session::new();
     let report = |event: &str, more: Value| {
         let mut fields = json!({ "session_id": "s", "cwd": session.project() });

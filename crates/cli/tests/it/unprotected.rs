@@ -136,7 +136,7 @@ fn an_ignored_file_that_an_earlier_rollback_changed_returns_to_the_chosen_moment
 }
 
 #[test]
-fn a_rollback_to_before_a_call_does_not_restore_the_ignored_file_that_it_created() {
+fn a_rollback_to_before_a_call_does_not_restore_an_ignored_file_that_the_call_created() {
     let session = Session::new();
     let mut agent = Agent::new(&session, "s1");
     agent.hears("build it");
@@ -154,7 +154,7 @@ fn a_rollback_to_before_a_call_does_not_restore_the_ignored_file_that_it_created
 }
 
 #[test]
-fn a_file_that_exceeded_the_budget_is_restored_from_the_call_that_captured_it() {
+fn a_file_that_exceeded_the_budget_is_restored_if_a_later_call_captured_it() {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_named_mb = 1\ntimeout_ms = 600000\n");
     session.write(".gitignore", "uploads/\n");
@@ -435,7 +435,7 @@ fn swept_files_are_deleted_again_when_their_restore_is_undone() {
 }
 
 #[test]
-fn files_that_a_sweep_spared_stay_when_the_restore_is_undone() {
+fn files_spared_by_a_sweep_stay_when_the_restore_is_undone() {
     let session = Session::new();
     make_repository(&session.project());
     session.write(".gitignore", "*.bin\n");
@@ -524,7 +524,7 @@ fn files_over_the_budget_are_reported() {
 }
 
 #[test]
-fn too_many_named_files_are_reported() {
+fn a_call_that_names_too_many_files_is_reported() {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_files = 5\n");
     session.write(".gitignore", "uploads/\n");
@@ -540,7 +540,7 @@ fn too_many_named_files_are_reported() {
 }
 
 #[test]
-fn a_single_file_outside_the_workspace_that_is_too_large_is_reported() {
+fn a_file_that_is_too_large_is_reported_even_outside_the_workspace() {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_named_mb = 1\n");
     session.write("a", "1");

@@ -20,7 +20,7 @@ fn with_checkpoint() -> Session {
     session
 }
 
-/// Runs takeback while this process keeps the workspace locked for the given time.
+/// Runs takeback in a workspace that this process keeps locked for the given time.
 fn run_beside_lock(session: &Session, arguments: &[&str], held: Duration) -> Output {
     let lock = session.lock_workspace();
     std::thread::scope(|scope| {
@@ -58,7 +58,7 @@ fn the_user_is_not_told_about_a_short_wait() {
     }
 }
 
-/// Runs takeback while this process keeps the workspace locked until takeback prints something.
+/// Runs takeback in a workspace that this process keeps locked until takeback prints something.
 fn run_until_notice(session: &Session, arguments: &[&str]) -> (ExitStatus, String) {
     let lock = session.lock_workspace();
     let mut command = session.command(arguments);

@@ -276,7 +276,7 @@ $ takeback rollback 1 missing.py --yes
 ! error: missing.py is neither in the checkpoint nor in the workspace
 [exit Some(1)]
 $ takeback rollback 1 *.js
-! error: nothing that would change matches *.js
+! error: the rollback would change no file that matches *.js
 ! hint: `takeback diff CHECKPOINT` lists what has changed; a pattern such as '*.py' or 'src/**/test_?.py' is relative to the current directory
 [exit Some(1)]
 $ takeback rollback 1 /etc/passwd

@@ -1,4 +1,4 @@
-//! The figures of `cargo xtask bench fleet`. It prints them, and never fails because of one.
+//! `cargo xtask bench fleet`: prints measurements, and never fails because of them.
 
 use std::io::Write;
 use std::path::Path;
@@ -145,7 +145,7 @@ fn measure_appends(server: &Server, key: &str) {
             let key = Some(key.to_owned());
             machine.join(&JoinOptions { key, ..JoinOptions::default() }).unwrap();
             let journal = FleetJournal::new(machine.fleet()).unwrap();
-            // The journal has read everything that it needs from the home after this.
+            // From here on, the journal needs nothing more from the machine's home.
             journal.list().unwrap();
             journal
         })
@@ -249,7 +249,7 @@ fn measure_hour(server: &Server, key: &str) {
     print("bytes in the database per agent-hour, indexes included", bytes / hours as i64);
 }
 
-/// Measures a hook with and without a fleet, taking turns.
+/// Measures a hook alternately with and without a fleet.
 fn measure_hook(server: &Server, key: &str, program: &Path) {
     let mut joined = Machine::new("hooks", &server.address());
     joined.join(&JoinOptions { key: Some(key.to_owned()), ..JoinOptions::default() }).unwrap();

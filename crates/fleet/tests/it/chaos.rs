@@ -1,4 +1,4 @@
-//! Eight machines at work while the database, the connections and the machines themselves fail.
+//! Eight machines that work while the database, the connections and the machines themselves fail.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,21 +21,23 @@ use crate::worker::{Silent, build_agent};
 
 const MACHINES: usize = 8;
 
-/// A machine of the chaos, with everything that its processes need to know.
+/// One of the machines, with everything that its processes need to know.
 struct Place {
     machine: Machine,
     project: tempfile::TempDir,
     number: usize,
 }
 
-/// The switch that keeps the model from answering the first machine, and true once it does.
+/// A switch that keeps the model from answering the first machine. `is_holding` is true once a
+/// request is waiting.
 #[derive(Default)]
 struct Hold {
     is_on: AtomicBool,
     is_holding: AtomicBool,
 }
 
-/// Runs a command that writes the prompt's word into the log, and then ends.
+/// Starts a model that runs one command and then ends the turn. The command appends the last word
+/// of the prompt to the log.
 fn model(log: PathBuf, hold: Arc<Hold>) -> Model {
     Model::start(move |request: &Request| match request.last_result() {
         Some(_) => Reply::text("Done."),
@@ -93,7 +95,7 @@ fn a_machine_works() {
     }
 }
 
-/// Continues a task whose machine is silent. Returns true if its turn is over then.
+/// Continues a task whose machine is silent. Returns true if its turn is over afterwards.
 fn continue_elsewhere(agent: &Arc<Agent>, project: &Path, task: &LoggedTask) -> bool {
     if task.state != "interrupted" {
         return task.state == "idle";
@@ -105,7 +107,8 @@ fn continue_elsewhere(agent: &Arc<Agent>, project: &Path, task: &LoggedTask) -> 
     };
     match proceed() {
         Ok(()) => true,
-        // Another machine was faster, or is alive after all, or the database is away.
+        // Another machine was faster, the silent machine is alive after all, or the database cannot
+        // be reached.
         Err(
             TaskError::Log(LogError::Held { .. } | LogError::Away(_))
             | TaskError::TakenOver { .. }

@@ -1,4 +1,4 @@
-//! The fleet's database fulfils the contract that the ledger fulfils, by the same code.
+//! The fleet's database fulfils the ledger's contract: it passes the same tests.
 
 #[path = "../../../ledger/tests/contract/mod.rs"]
 mod parts;
@@ -62,7 +62,7 @@ impl Backend for OneMachine {
 fn check(encrypt: Encrypt) {
     let Some(server) = Server::start() else { return };
     for (name, part) in PARTS {
-        // A failed test shows this.
+        // If a part fails, the output of the test shows its name.
         let _ = writeln!(std::io::stderr(), "{name}");
         server.query("DROP SCHEMA IF EXISTS takeback CASCADE");
         let mut machine = Machine::new("m", &server.address());

@@ -47,7 +47,7 @@ fn an_older_and_a_newer_schema_are_refused() {
 }
 
 #[test]
-fn nothing_is_lost_if_the_connection_is_cut_in_any_statement() {
+fn nothing_is_lost_if_the_connection_is_cut_during_any_statement() {
     let Some(server) = Server::start() else { return };
     let (mut machine, _) = Machine::first(&server.address());
     // A trigger in the database ends the connection at the n-th row.

@@ -41,7 +41,7 @@ fn a_fleet_is_created_once_and_joined_with_its_key() {
 fn a_cut_off_creation_is_finished_with_the_same_key() {
     let Some(server) = Server::start() else { return };
     let (mut first, key) = Machine::first(&server.address());
-    // The files are written before the database: here, the transaction was lost.
+    // The files are written before the database. Simulate that the transaction was lost.
     server.query("DROP SCHEMA takeback CASCADE");
     first.say("claude:a", "user", "hello");
     let again = first.join(&JoinOptions::default()).unwrap();

@@ -8,7 +8,7 @@ use takeback_fleet::FleetSettings;
 use crate::machine::{Machine, at, open_fleet, open_ledger, shipped_messages};
 use crate::server::Server;
 
-/// Ships from the home in the environment, in a process that the test kills.
+/// Ships until the test below kills this process. The variable `SHIPPER_HOME` names the home.
 #[test]
 fn ship_until_killed() {
     let Some(home) = std::env::var_os("SHIPPER_HOME") else { return };

@@ -108,7 +108,8 @@ impl Machine {
     }
 }
 
-/// Lists all messages of a ledger, complete, as [`shipped_records`] lists those of the fleet.
+/// Lists all messages of a ledger with all their fields, as [`shipped_records`] lists those of the
+/// fleet.
 pub(crate) fn ledger_records(ledger: &Ledger) -> Vec<String> {
     let mut ids = ledger.session_ids(&[]).unwrap();
     ids.sort();
@@ -121,7 +122,7 @@ pub(crate) fn ledger_records(ledger: &Ledger) -> Vec<String> {
     lines
 }
 
-/// Lists all messages that the fleet's database has from a machine, complete.
+/// Lists all messages that the fleet's database has from a machine, with all their fields.
 pub(crate) fn shipped_records(server: &Server, machine: &str) -> Vec<String> {
     let rows = server.query(&format!(
         "SELECT s.id, encode(m.record, 'hex')

@@ -1,4 +1,4 @@
-//! Tests of the fleet with real servers: PostgreSQL, and the S3 protocol.
+//! Tests of the fleet with a real PostgreSQL server and a real S3 server.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 

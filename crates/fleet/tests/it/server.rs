@@ -29,7 +29,7 @@ impl Server {
         Server::start_with(&["-c", "fsync=off", "-c", "shared_buffers=16MB"])
     }
 
-    /// Starts a server that syncs its commits, with memory as on a small machine.
+    /// Starts a server that syncs its commits, with the memory settings of a small database machine.
     pub(crate) fn start_durable() -> Option<Server> {
         Server::start_with(&["-c", "shared_buffers=512MB", "-c", "max_wal_size=4GB"])
     }
@@ -111,7 +111,7 @@ impl Server {
         let _ = process.wait();
     }
 
-    /// Lets the server encrypt connections over TCP with this certificate and key, from now on.
+    /// Makes the server encrypt connections over TCP with this certificate and key from now on.
     pub(crate) fn encrypt(&mut self, certificate: &str, key: &str) {
         for (name, content) in [("server.crt", certificate), ("server.key", key)] {
             let path = self.path("data").join(name);
@@ -132,7 +132,7 @@ impl Server {
         self.port
     }
 
-    /// Returns the address over TCP by this host name, with encryption.
+    /// Returns the address for encrypted connections over TCP, which trust this authority.
     pub(crate) fn encrypted_address(&self, authority: &Path) -> String {
         let address = self.tcp_address(PASSWORD, "fleet").replace("127.0.0.1", "localhost");
         format!("{address}?sslmode=verify-full&sslrootcert={}", authority.display())

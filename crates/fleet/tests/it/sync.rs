@@ -1,4 +1,4 @@
-//! Shipping what has changed in the ledgers of machines.
+//! Shipping the changes in the ledgers of machines.
 
 use std::fs;
 use std::sync::Mutex;
@@ -40,7 +40,7 @@ fn changes_and_rewinds_and_deletions_are_shipped() {
     assert_eq!(machine.sync().unwrap().rows, 0, "nothing has changed");
 }
 
-/// The lock of another process that ships.
+/// The lock of another process that is shipping.
 static HELD: Mutex<Option<FileLock>> = Mutex::new(None);
 
 #[test]
@@ -170,7 +170,7 @@ fn a_copied_home_and_an_older_ledger_are_noticed_and_repaired() {
     machine.say("claude:a", "user", "three");
     machine.sync().unwrap();
 
-    // The database is restored from a backup in which the machine had shipped nothing.
+    // Simulate that the database is restored from a backup that is older than the first shipment.
     server.query("DELETE FROM takeback.sessions");
     server.query("UPDATE takeback.machines SET receipt = NULL");
     assert!(matches!(machine.sync(), Err(FleetError::Diverged)));
@@ -186,7 +186,7 @@ fn each_row_is_shipped_once() {
     let mut machine = Machine::new("m", &server.address());
     machine.say("claude:old", "user", "from before the fleet");
     machine.join(&JoinOptions::default()).unwrap();
-    // A session, its message and its turn; the usage of an older session is marked, too.
+    // These rows are the session, its message, its turn and possibly its usage.
     let old = machine.sync().unwrap().rows;
     assert!((3..=4).contains(&old), "{old}");
     for number in 0..10 {

@@ -17,12 +17,12 @@ use crate::worker::{Silent, Worker, build_agent};
 
 const COMPLETE: Pause = Pause::TurnEnded(TurnOutcome::Complete);
 
-/// Ends the leases of all tasks, as their time would.
+/// Ends the leases of all tasks, as if their time were up.
 fn end_leases(server: &Server) {
     server.query("UPDATE takeback.tasks SET expires_at = clock_timestamp() - interval '1 second'");
 }
 
-/// Writes a file, runs a command that does not end by itself, and then reports.
+/// Returns a model that writes a file, runs a long command, and then ends the turn.
 fn careful_model(log: &Path) -> impl Fn(&Request) -> Reply + Send + Sync + 'static {
     let script = format!("echo run >> {}; sleep 30", log.display());
     move |request| match request.last_result() {
@@ -168,7 +168,7 @@ fn a_machine_that_was_cut_off_is_fenced_and_keeps_its_own_steps() {
     let records = server.query("SELECT count(*) FROM takeback.journal WHERE position > 3");
     assert!(records.parse::<i64>().unwrap() > 0);
 
-    // Both histories are on the first machine, and both travel.
+    // The first machine has both histories, and ships both.
     let adopted = a.adopt("t1", true).unwrap();
     assert_eq!(adopted.kept, None, "it was already kept");
     assert_eq!(a.conversation("takeback:t1"), b.conversation("takeback:t1"));
@@ -179,7 +179,7 @@ fn a_machine_that_was_cut_off_is_fenced_and_keeps_its_own_steps() {
 }
 
 #[test]
-fn a_task_waits_while_the_database_is_away() {
+fn a_task_waits_while_the_database_cannot_be_reached() {
     let Some(mut server) = Server::start() else { return };
     let gate = Arc::new(Gate::default());
     let model = slow_then_quick(&gate);

@@ -26,8 +26,8 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Creates a machine that belongs to the fleet. The first one creates the fleet, and returns its
-    /// key, which the others pass.
+    /// Creates a machine that belongs to the fleet. The call for the first machine creates the
+    /// fleet and returns its key. The other calls pass this key.
     pub(crate) fn join(
         name: &str,
         address: &str,
@@ -49,7 +49,7 @@ impl Worker {
         self.watched_agent(&Arc::default())
     }
 
-    /// Builds an agent that writes down the reasons for which a task waits.
+    /// Builds an agent that writes down why a task waits.
     pub(crate) fn watched_agent(&self, waits: &Arc<Mutex<Vec<String>>>) -> Arc<Agent> {
         let waits = waits.clone();
         let on_wait = move |because: &str| waits.lock().unwrap().push(because.to_owned());

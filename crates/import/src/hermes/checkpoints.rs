@@ -390,7 +390,7 @@ impl HermesProject {
             let commit = match repository.commit(&id) {
                 Ok(commit) => commit,
                 Err(error) => {
-                    let reason = format!("{error}; older checkpoints cannot be found without it");
+                    let reason = format!("{error}; the checkpoints before it cannot be found");
                     self.problems.push(ReadProblem::new(&history.repository, &reason));
                     break;
                 }

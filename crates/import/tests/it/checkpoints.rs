@@ -271,8 +271,8 @@ fn projects_of_a_shared_store_are_imported_separately() {
     let store = fixture.checkpoints().join("store");
     fixture.run_git(&[("GIT_DIR", &store)], &["gc", "-q"]);
     commits.push(fixture.commit_shared(&projects[0], "loose"));
-    // A git process that was killed leaves behind its lock file. A deleted project leaves behind
-    // its history.
+    // A git process that was killed leaves its lock file behind. A deleted project leaves its
+    // history behind.
     fs::write(store.join("refs/hermes/0123.lock"), "").unwrap();
     fs::remove_dir_all(&projects[2]).unwrap();
 

@@ -23,7 +23,7 @@ fn contents(messages: &[MessageRecord]) -> Vec<Value> {
     messages.iter().map(|message| message.content.clone().unwrap_or_default()).collect()
 }
 
-/// The relevant documented columns of version 11. They have no constraints, so that they accept any
+/// The relevant documented columns of version 11. They have no constraints, so they accept any
 /// value.
 const TABLES: &str = "
     CREATE TABLE schema_version (version INTEGER NOT NULL);

@@ -191,7 +191,7 @@ fn a_session_that_takes_too_much_memory_is_refused_and_the_others_are_read() {
     let home = home_with(&TABLES);
     let connection = home.connect();
     connection.execute("INSERT INTO sessions (id) VALUES ('small'), ('large')", []).unwrap();
-    // This text has only ten megabytes, but would take up gigabytes once it is parsed.
+    // This text is only ten megabytes long, but would take up gigabytes of memory once parsed.
     let json = format!("\0json:[{}0]", "{},".repeat(3_500_000));
     insert_message(&connection, "large", &json);
     insert_message(&connection, "small", "hello");

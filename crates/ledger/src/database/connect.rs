@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn network_file_systems_are_recognized_with_either_sign() {
+    fn network_file_systems_are_recognized_even_if_the_type_is_sign_extended() {
         assert!(is_shared(0x6969));
         assert!(is_shared(0xff53_4d42));
         assert!(is_shared(i64::from(0xff53_4d42_u32 as i32)));

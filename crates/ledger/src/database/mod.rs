@@ -47,7 +47,7 @@ pub(crate) struct Database {
     successor: OnceCell<Box<Database>>,
     journal: JournalMode,
     wait: Duration,
-    /// The time at which all waiting ends, even if `wait` is longer.
+    /// The time at which all waiting ends, even if `wait` has not passed by then.
     limit: Option<Instant>,
     deadline: Deadline,
     care: Care,
@@ -59,7 +59,7 @@ pub(crate) struct Database {
 /// Optional guarantees for writes.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Care {
-    /// True if every commit is on disk before it returns, except for work that can be repeated.
+    /// True if every write is on disk before it returns, except for work that can be repeated.
     syncs: bool,
     /// True if deleted rows are overwritten in the file.
     erases: bool,
@@ -142,8 +142,8 @@ impl Database {
         self.wait = wait;
     }
 
-    /// With `true`, all waiting ends after the time that a single write may wait, counted from now.
-    /// `false` lifts this limit.
+    /// If `limited` is true, limits the sum of all further waits to the time that one write may
+    /// wait. Otherwise, removes this limit.
     pub(crate) fn limit_waiting(&mut self, limited: bool) {
         self.limit = limited.then(|| Instant::now() + self.wait);
     }
@@ -329,7 +329,7 @@ impl Database {
         }
     }
 
-    /// Moves the log into the database. A failure costs only speed: a later writer tries again.
+    /// Moves the log into the database. A failure only costs speed: a later writer tries again.
     fn move_log(&self, mode: &str) {
         let sql = format!("PRAGMA wal_checkpoint({mode})");
         let _ = self.connection.query_row(&sql, [], |_| Ok(()));
@@ -353,8 +353,8 @@ impl Database {
         }
     }
 
-    /// Shrinks the file if much of it is free space; other writers wait meanwhile. Then empties the
-    /// log, unless another process is reading.
+    /// Shrinks the file if much of it is free space. Other writers have to wait for this. Then
+    /// empties the log, unless another process is reading.
     pub(crate) fn shrink(&self) -> Result<(), LedgerError> {
         self.set_deadline(self.wait);
         let free: i64 = self.connection.query_row("PRAGMA freelist_count", [], |row| row.get(0))?;

@@ -75,8 +75,8 @@ pub enum LogFact {
     /// A message that summarizes the conversation so far.
     Summary(Box<MessageRecord>),
     Usage(Box<UsageRecord>),
-    /// The log continues the log of another session. The lines before line `before` are only in
-    /// that log.
+    /// The log continues the log of another session. The lines before line `before` are only in the
+    /// other log.
     ForkedFrom {
         parent: String,
         before: u64,

@@ -221,8 +221,8 @@ impl Conversation<'_> {
             turns::assign_to_turns(self.transaction, self.key, first)?;
         }
         if let Some(latest) = self.latest {
-            // Messages that were written before a rewind do not count as a continuation of the
-            // conversation after it.
+            // These messages were written before the rewind, so they do not count as messages that
+            // continue the rewound conversation.
             self.transaction
                 .prepare_cached(
                     "UPDATE undos SET

@@ -82,7 +82,7 @@ pub(super) fn inherit_beginning(
 
 impl<'t> Reader<'t> {
     /// Reads the facts about a session. Returns `None` if the session cannot become a fork or
-    /// inherit further messages. That is so if its log has messages of its own, if it is a
+    /// inherit further messages. This is the case if its log has messages of its own, if it is a
     /// subagent's session or a continuation, or if it was rewound.
     fn new(transaction: &'t Transaction<'t>, key: i64) -> Result<Option<Self>, LedgerError> {
         let sql = "SELECT id, source, parent_session_id, ifnull(parent_kind, 'fork') = 'fork',
@@ -152,8 +152,8 @@ impl<'t> Reader<'t> {
         Ok(shared)
     }
 
-    /// Inherits messages from the session that the log names: those that came before the line
-    /// `before` of that session's log. The session's own log does not contain them.
+    /// Inherits messages from the session that the log names as the parent: those before line
+    /// `before` of the parent's log. They are missing from this session's own log.
     fn inherit_named(&self, parent: &str, before: u64, now: Time) -> Result<(), LedgerError> {
         if self.inherited > 0 || self.parent.as_deref().is_some_and(|known| known != parent) {
             return Ok(());

@@ -37,11 +37,11 @@ pub(super) enum WovenMessage {
 /// the same message.
 const SAME_TEXT_WITHIN: i64 = 30_000;
 
-/// The range of milliseconds by which a log's record of a prompt can be later than a hook's record
-/// of the same prompt with different wording. The wording can differ because agents expand prompts.
-/// An agent logs a prompt only after it has started the hook, and the hook records the time within
-/// a second. So an entry that is more than a second older than the hook's record is a different
-/// prompt.
+/// The range of the delay, in milliseconds, between a hook's record of a prompt and the log's
+/// record of the same prompt with different wording. The wording can differ because agents expand
+/// prompts. An agent logs a prompt only after it has started the hook, and the hook records the
+/// time within a second. So an entry that is more than a second older than the hook's record is a
+/// different prompt.
 const OTHER_TEXT_WITHIN: std::ops::RangeInclusive<i64> = -1_000..=5_000;
 
 /// Merges both lists into one sequence that contains each message once.
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_of_a_hook_is_recognized_in_the_log() {
+    fn a_prompt_that_a_hook_reported_is_recognized_in_the_log() {
         let places = weave(
             &stored_prompts(&[(10, "fix it")]),
             &log_entries(&[(9, ">fix it"), (12, "done")]),
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_words_at_another_time_are_another_prompt() {
+    fn the_same_words_at_a_different_time_are_a_different_prompt() {
         let hooks = stored_prompts(&[(10_000, "go on")]);
         let places = weave(&hooks, &log_entries(&[(10, ">go on"), (9_999, ">go on")]));
         assert_eq!(places, [In(0), Here(0, Some(1))]);

@@ -391,7 +391,7 @@ fn read_message(row: &Row<'_>) -> rusqlite::Result<StoredMessage> {
 }
 
 /// Selects the messages for the model. A summary comes after the last message that it summarizes.
-/// If the summary is taken back, those messages are current.
+/// If the summary is taken back, the messages that it summarizes are current.
 fn select_current(mut all: Vec<StoredMessage>) -> Vec<StoredMessage> {
     let undone = all.iter().filter(|stored| stored.message.undone);
     let undone: Vec<i64> = undone.map(|stored| stored.message.seq).collect();

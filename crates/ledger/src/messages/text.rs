@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_of_blocks_is_the_part_that_a_user_reads() {
+    fn the_data_of_images_is_not_part_of_the_text() {
         let content = json!([
             { "type": "text", "text": "look at this" },
             { "type": "image", "source": { "type": "base64", "data": "aGVsbG8=" } },

@@ -47,8 +47,8 @@ impl Kind {
     }
 }
 
-/// The number of older rows that [`Ledger::read_batch`] marks at a time: rows that existed before
-/// the outbox. Other writers wait meanwhile.
+/// The number of rows older than the outbox that [`Ledger::read_batch`] marks at a time. Other
+/// writers have to wait for this.
 const MARKED_AT_ONCE: usize = 4096;
 
 /// The result of announcing a batch.
@@ -74,7 +74,7 @@ impl Ledger {
         })
     }
 
-    /// Creates the outbox again, so that everything is shipped once more.
+    /// Creates the outbox again, so that everything is shipped again.
     pub fn restart_outbox(&mut self) -> Result<(), LedgerError> {
         self.database.write(|transaction| Ok(triggers::create(transaction)?))
     }
@@ -93,7 +93,7 @@ impl Ledger {
             match read_version(connection)? {
                 None => return Ok(None),
                 Some(triggers::VERSION) => {}
-                // The outbox of another version will be created again: everything is shipped again.
+                // An outbox of another version will be created again, and everything shipped again.
                 Some(_) => {
                     let sql =
                         "SELECT (SELECT count(*) FROM sessions) + (SELECT count(*) FROM messages)";
@@ -162,7 +162,7 @@ impl Ledger {
         })
     }
 
-    /// Marks rows that existed before the outbox, if fewer than `rows` rows are marked.
+    /// Marks rows that are older than the outbox, if fewer than `rows` rows are marked.
     fn mark_older_rows(&mut self, rows: usize) -> Result<(), LedgerError> {
         let has_enough = |connection: &Connection| -> rusqlite::Result<bool> {
             let mut statement = connection.prepare_cached(
@@ -178,8 +178,8 @@ impl Ledger {
     }
 }
 
-/// Marks everything in a session that has got another id: the fleet's database has its rows under
-/// the old one.
+/// Marks everything in a session whose id has changed, because the fleet's database has its rows
+/// under the old id.
 pub(crate) fn mark_renamed(
     transaction: &Transaction<'_>,
     session: i64,

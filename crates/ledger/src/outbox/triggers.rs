@@ -110,8 +110,8 @@ impl Watched {
     }
 }
 
-/// Creates the outbox, and marks all sessions. The other rows are marked in slices. Deletions that an
-/// earlier outbox has marked stay marked: nothing else knows of them.
+/// Creates the outbox, and marks all sessions. The other rows are marked in slices. Deletions that
+/// an earlier outbox has marked stay marked, because they are recorded nowhere else.
 pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
     let deleted = list_deleted(connection)?;
     drop_all(connection)?;
@@ -136,7 +136,7 @@ pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Lists the marks of deleted sessions and tasks, oldest first. Returns none if there is no outbox.
+/// Lists the marks of deleted sessions and tasks, oldest first. Lists none if there is no outbox.
 fn list_deleted(connection: &Connection) -> rusqlite::Result<Vec<(i64, String)>> {
     if !connection.table_exists(None, "outbox")? {
         return Ok(Vec::new());
@@ -159,8 +159,8 @@ pub(super) fn drop_all(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch("DROP TABLE IF EXISTS outbox; DROP TABLE IF EXISTS outbox_state")
 }
 
-/// Marks all rows of the older sessions after `marked`, until at least `least` rows are marked. Returns
-/// the key of the last session whose rows are marked, or `None` if none was left.
+/// Marks all rows of the older sessions after `marked`, until at least `least` rows are marked.
+/// Returns the key of the last session whose rows are marked, or `None` if no session was left.
 pub(super) fn mark_sessions(
     connection: &Connection,
     marked: i64,

@@ -526,7 +526,7 @@ fn private_keys_are_found_even_if_they_are_escaped_or_numbered_or_cut_off() {
         let whole = format!("a {begin}{joint}{body}{joint}{end} b");
         assert_eq!(mask_text(&whole), format!("a {mask} b"), "{whole}");
         if joint.contains('"') {
-            continue; // A key that is cut off ends at a quote.
+            continue; // A truncated key ends at a quote.
         }
         let cut = format!("a {begin}{joint}{body} b");
         assert_eq!(mask_text(&cut), format!("a {mask} b"), "{cut}");

@@ -26,7 +26,7 @@ const PLACEHOLDER_WORDS: &[&str] = &[
 /// Sequences of characters that occur in placeholders but not in real keys.
 const PLACEHOLDER_FILLERS: &[&str] = &["xxxx", "****", "....", "1234567", "abcdefg"];
 
-/// The beginnings of variables in templates and shell scripts.
+/// Prefixes of variables in templates and shell scripts.
 const VARIABLES: &[&str] = &["${", "{{", "$(", "%("];
 
 /// Whole values that are common in documentation.

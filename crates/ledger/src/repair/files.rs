@@ -17,7 +17,7 @@ pub(crate) fn is_unfinished(path: &Path) -> bool {
     ready_path(path).exists()
 }
 
-/// Returns the path that the new database is given once it is complete.
+/// Returns the path to which the new database is renamed once it is complete.
 fn ready_path(path: &Path) -> PathBuf {
     path_beside(path, "ready")
 }

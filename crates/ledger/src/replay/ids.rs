@@ -13,17 +13,18 @@ pub(super) struct CallIds {
 }
 
 impl CallIds {
-    /// Returns a source of ids that OpenAI accepts: short, with any characters.
+    /// Returns a source of ids that OpenAI accepts: at most 40 bytes, of any characters.
     pub(super) fn openai() -> CallIds {
         CallIds::new(40, false)
     }
 
-    /// Returns a source of ids that Anthropic accepts: longer, with few kinds of characters.
+    /// Returns a source of ids that Anthropic accepts: at most 64 letters, digits, `_` and `-`.
     pub(super) fn anthropic() -> CallIds {
         CallIds::new(64, true)
     }
 
-    /// Returns a source of ids that OpenAI's Responses API accepts: longer, with any characters.
+    /// Returns a source of ids that OpenAI's Responses API accepts: at most 64 bytes, of any
+    /// characters.
     pub(super) fn responses() -> CallIds {
         CallIds::new(64, false)
     }
@@ -58,7 +59,7 @@ impl CallIds {
 }
 
 /// Converts a tool name to one that every API accepts. All APIs allow the same characters. The
-/// length limit is the shortest of all, that of OpenAI's chat completions.
+/// length limit is that of OpenAI's chat completions API, which is the lowest.
 pub(super) fn tool_name(name: &str) -> String {
     cut_text(&replace_special(name), 64).to_owned()
 }

@@ -79,8 +79,8 @@ enum Target<'a> {
     None,
 }
 
-/// True if a result may belong to a call although the ids do not show it: one of the two has no id,
-/// and the tools are the same as far as is known.
+/// True if a result may belong to a call even though the ids do not show it: one of the two has no
+/// id, and the tools, if both are known, are the same.
 fn can_belong(result: &ToolResult, call: &Call) -> bool {
     (result.id.is_empty() || call.id.is_empty())
         && (result.name.is_empty() || result.name == call.name)

@@ -77,7 +77,7 @@ impl Writer {
         // This API has no field for Anthropic's reasoning.
         parts.retain(|part| !matches!(part, Part::Thinking(_)));
         let (texts, media) = parts::separate_media(parts);
-        // The API rejects reasoning that no text or call follows.
+        // The API rejects reasoning that is not followed by text or a call.
         if !texts.is_empty() || !calls.is_empty() {
             self.add_reasoning(&carried);
         }

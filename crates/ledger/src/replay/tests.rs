@@ -146,7 +146,7 @@ fn a_call_without_a_result_gets_a_note() {
 }
 
 #[test]
-fn a_result_after_user_text_is_moved_to_its_call() {
+fn a_result_that_follows_user_text_is_moved_to_its_call() {
     let stored = json!([
         { "role": "assistant", "tool_calls": [call("c1", "run", "")] },
         { "role": "user", "content": "hurry" },

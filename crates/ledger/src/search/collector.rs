@@ -43,13 +43,13 @@ impl<Id: Ord> SearchCollector<Id> {
         SearchCollector { query: Query::parse(query), limit, candidates: Vec::new(), read: 0 }
     }
 
-    /// True if nothing was typed, so that nothing matches.
+    /// True if nothing was typed, so nothing matches.
     pub fn is_empty(&self) -> bool {
         self.query.is_empty()
     }
 
     /// Returns a condition that the tokens of every match satisfy. Returns `None` if the tokens
-    /// cannot help, so that all messages must be read.
+    /// cannot help, so all messages must be read.
     pub fn index_query(&self) -> Option<IndexQuery> {
         self.query.index_query()
     }
@@ -117,8 +117,8 @@ impl<Id: Ord> SearchCollector<Id> {
 
     /// Ranks the matches by Okapi BM25, with statistics computed from the matches alone. Among
     /// equally good matches, the newest comes first. The results of tool calls come last: they
-    /// repeat whole files, and users more often look for what was said or done. Returns the best
-    /// matches, and empties the collector.
+    /// repeat whole files, and users more often look for prompts, answers and calls. Returns the
+    /// best matches, and empties the collector.
     pub fn take_best(&mut self) -> Vec<Id> {
         const K1: f64 = 1.2;
         const B: f64 = 0.75;

@@ -155,7 +155,8 @@ fn folds_to_itself(c: char) -> bool {
         | '\u{3041}'..='\u{3096}' | '\u{30a1}'..='\u{30fa}')
 }
 
-/// True for marks that do not form a different letter, and for style selectors.
+/// True for marks that do not form a different letter, variation selectors, soft hyphens and byte
+/// order marks.
 fn is_accent(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{300}'..='\u{36f}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}'
         | '\u{20d0}'..='\u{20ff}' | '\u{fe00}'..='\u{fe0f}' | '\u{fe20}'..='\u{fe2f}' | '\u{feff}')

@@ -39,7 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// The number of bytes of unindexed text above which a process indexes what it has appended.
 const MAX_TAIL_BYTES: usize = 32 << 10;
 
-/// The time that indexing a slice may take. Other writers wait meanwhile.
+/// The time that indexing a slice may take. Other writers have to wait for this.
 const SLICE_TIME: Duration = Duration::from_millis(5);
 
 /// The state of the index.
@@ -51,7 +51,7 @@ struct IndexState {
 }
 
 impl Ledger {
-    /// Indexes at least one slice of the tail after an append, if the tail is long.
+    /// Indexes at least one slice of the tail if it is long after an append.
     pub(crate) fn index_after_append(&mut self, tail: i64, messages: &[MessageRecord]) {
         self.unindexed_bytes += text_size(messages);
         if self.unindexed_bytes > MAX_TAIL_BYTES || tail >= LONG_TAIL {
@@ -59,8 +59,7 @@ impl Ledger {
         }
     }
 
-    /// Indexes at least one slice of the tail after events have added messages, if the tail is
-    /// long.
+    /// Indexes at least one slice of the tail if it is long after events that added messages.
     pub(crate) fn index_after_events(&mut self, events: &[Event]) {
         let messages = events.iter().filter_map(|event| match event {
             Event::Messages { messages, .. } => Some(messages.as_slice()),
@@ -102,7 +101,7 @@ impl Ledger {
         }
     }
 
-    /// Indexes a slice of the tail. A failure costs only speed, so it is not an error: the next
+    /// Indexes a slice of the tail. A failure only costs speed, so it is not an error: the next
     /// writer tries again. Waits for other writers only if the tail is very long.
     fn index_slice(&mut self) -> Option<SliceReport> {
         let wait = match self.database.reader().and_then(tail_length) {

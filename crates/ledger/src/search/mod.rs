@@ -68,8 +68,8 @@ impl Default for SearchOptions {
 /// The results of a search.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SearchResults {
-    /// The best matches, best first. The results of tools come after everything that was said or
-    /// done. Equally good matches are sorted newest first.
+    /// The best matches, best first. The results of tool calls come after all other matches.
+    /// Equally good matches are sorted newest first.
     pub results: Vec<SearchHit>,
     /// The number of matching messages that the search counted.
     pub total: usize,

@@ -10,8 +10,8 @@ const BEFORE: usize = 60;
 /// The maximum number of characters shown after the first match.
 const AFTER: usize = 140;
 
-/// Cuts out the text around the first match and marks each match in it. For a query that only
-/// excludes terms, cuts out the beginning.
+/// Extracts the text around the first match and marks each match in it. For a query that only
+/// excludes terms, extracts the beginning.
 pub(crate) fn make_snippet(query: &Query, fields: &[String]) -> String {
     let marked = fields.iter().find_map(|field| {
         let matches = find_matches(query, field);

@@ -15,8 +15,8 @@ const SHORTEST: usize = 4;
 const LEAST: f64 = 0.87;
 
 impl Ledger {
-    /// Returns the query with the most similar known word in place of each word that no message
-    /// contains, or `None` if there is nothing to replace.
+    /// Looks for words of the query that occur in no message, and replaces each of them with the
+    /// most similar known word. Returns `None` if there is nothing to replace.
     pub fn suggest_query(&self, query: &str) -> Result<Option<String>, LedgerError> {
         let connection = self.database.reader()?;
         let mut suggested = Vec::new();

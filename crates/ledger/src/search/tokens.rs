@@ -9,8 +9,8 @@ use std::collections::HashSet;
 
 use unicode_normalization::char::canonical_combining_class;
 
-/// The maximum number of characters of each word that are indexed. The rest is compared when the
-/// message is checked.
+/// The maximum number of indexed characters per word. The rest is compared when the message is
+/// checked.
 const WORD_LENGTH: usize = 32;
 
 /// A part of folded text.

@@ -34,7 +34,8 @@ pub enum SessionState {
 impl Ledger {
     /// Deletes a session with its messages, and the sessions of its subagents. Keeps its forks and
     /// continuations, which then have no parent. Returns the ids of the deleted sessions. Fails
-    /// with [`LedgerError::TaskRunning`] if a process is working on a task in one of them.
+    /// with [`LedgerError::TaskRunning`] if a process is working on a task in one of these
+    /// sessions.
     pub fn delete_session(&mut self, id: &str) -> Result<Vec<String>, LedgerError> {
         let running = self.running_tasks()?;
         self.database.erase(|transaction| {

@@ -25,7 +25,7 @@ impl Ledger {
         let mut next = Some(task.session.clone());
         while let Some(session) = next {
             let transcript = match self.transcript(&session) {
-                // The user has deleted what a summary summarizes.
+                // The user has deleted the session that a summary summarizes.
                 Err(LedgerError::NoSuchSession(_)) if !sessions.is_empty() => break,
                 transcript => transcript?,
             };
@@ -49,8 +49,8 @@ impl Ledger {
         })
     }
 
-    /// Returns the epoch of a journal entry, or `None` if this ledger does not have the entry. One
-    /// process writes under an epoch, so equal numbers and epochs mean equal entries.
+    /// Returns the epoch of a journal entry, or `None` if this ledger does not have the entry. Only
+    /// one process writes under an epoch, so entries with equal numbers and epochs are equal.
     pub fn entry_epoch(&self, task: &str, seq: i64) -> Result<Option<i64>, LedgerError> {
         let mut statement = self.database.reader()?.prepare_cached(
             "SELECT j.epoch FROM journal j JOIN tasks t ON t.key = j.task
@@ -80,7 +80,8 @@ impl Ledger {
     }
 
     /// Takes over a task from another machine, with its sessions and goals, to continue it in
-    /// `workspace`. A task that is already here must be an earlier state of the same task.
+    /// `workspace`. If the ledger already has the task, that copy must be an earlier state of the
+    /// same history.
     pub fn adopt_task(
         &mut self,
         id: &str,
@@ -141,7 +142,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Makes an append that another machine has made. Returns false if this ledger already has it.
+    /// Repeats an append that another machine has made. Returns false if this ledger already has
+    /// it.
     pub fn replay_step(&mut self, id: &str, step: &TaskStep) -> Result<bool, LedgerError> {
         self.database.write(|transaction| {
             let mut head = read_head(transaction, id)?;

@@ -15,7 +15,7 @@ use takeback_base::lock_wait::LockWait;
 
 use crate::{Ledger, LedgerError};
 
-/// The lock of a task, released when it is dropped or when its process ends.
+/// The lock of a task, released when this value is dropped or its process ends.
 #[derive(Debug)]
 pub(super) struct TaskLock {
     _file: FileLock,

@@ -41,12 +41,14 @@ pub struct TaskBase {
     pub kind: String,
     pub state: String,
     pub workspace: Option<String>,
-    /// The number and the epoch of the last journal entry; 0 if there is none.
+    /// The number of the last journal entry; 0 if there is none.
     pub seq: i64,
+    /// The epoch of the last journal entry; 0 if there is none.
     pub epoch: i64,
     pub time: Time,
-    /// The state of the task after that entry, and true if secrets in it were masked.
+    /// The state of the task after its last journal entry.
     pub snapshot: Value,
+    /// True if secrets in the snapshot were masked.
     pub masked: bool,
     /// The session of the task, preceded by the sessions whose summaries it continues. Their usage
     /// is left out: it belongs to the machine where it arose.
@@ -115,13 +117,14 @@ pub struct LogLease {
     pub epoch: i64,
     /// The number of the last record; 0 if the log is empty.
     pub position: i64,
-    /// The number and the epoch of the last journal entry in the log.
+    /// The number of the last journal entry in the log.
     pub seq: i64,
+    /// The epoch of the last journal entry in the log.
     pub entry_epoch: i64,
     /// The name of the machine that wrote the last record, if it is not this machine.
     pub written_by: Option<String>,
-    /// The number and the epoch of the last entry before the machine that wrote the last record took
-    /// over from another one; 0 if it never did.
+    /// The number and the epoch of the last entry before the task moved to the machine that wrote
+    /// the last record; 0 if the task never moved.
     pub from: (i64, i64),
 }
 
@@ -134,8 +137,9 @@ pub struct LoggedTask {
     /// `running`, `idle`, or `interrupted` if the lease has ended in the middle of a turn.
     pub state: String,
     pub workspace: Option<String>,
-    /// The machine that has or had the lease, and true if it is this machine.
+    /// The name of the machine that has or had the lease.
     pub machine: String,
+    /// True if that machine is this one.
     pub is_this: bool,
     /// The number of seconds until another machine can take the lease, by the clock of the log; 0 if
     /// the lease has ended.
@@ -168,11 +172,11 @@ pub trait TaskLog: Send + Sync {
     fn take(&self, task: &str, epoch: i64) -> Result<LogLease, LogError>;
 
     /// Writes the next record. Fails with [`LogError::Fenced`], and writes nothing, if another
-    /// machine has taken the lease. A record that arrived although the answer was lost is not
-    /// written again.
+    /// machine has taken the lease. If the record arrives but the confirmation is lost, the record
+    /// is not written again.
     fn write(&self, lease: &mut LogLease, record: &LogRecord) -> Result<(), LogError>;
 
-    /// Gives a lease back, so that another machine need not wait for its end.
+    /// Gives a lease back, so that another machine need not wait until the lease ends.
     fn release(&self, lease: &LogLease);
 
     /// Reads the last base of a task and the steps after it.

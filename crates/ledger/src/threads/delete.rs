@@ -30,8 +30,8 @@ impl Ledger {
         })
     }
 
-    /// Deletes the states of a thread. Keeps the latest state of each subgraph and the states that
-    /// these need. Returns the number of deleted states.
+    /// Deletes the states of a thread. Keeps the latest state of each subgraph, and the earlier
+    /// states that it needs. Returns the number of deleted states.
     pub fn prune_thread(&mut self, app: &str, thread: &str) -> Result<usize, LedgerError> {
         self.database.write(|transaction| {
             let latest = select_keys(
@@ -53,8 +53,8 @@ impl Ledger {
         })
     }
 
-    /// Deletes the states that the given runs of an app created, except those that states of other
-    /// runs need. Returns the number of deleted states.
+    /// Deletes the states that the given runs of an app created, except those that are needed by
+    /// states of other runs. Returns the number of deleted states.
     pub fn delete_thread_runs(&mut self, app: &str, runs: &[String]) -> Result<usize, LedgerError> {
         self.database.write(|transaction| {
             let mut chosen = BTreeSet::new();
@@ -118,7 +118,8 @@ fn with_sources(
     Ok(all)
 }
 
-/// Reads the thread of a state, the id of its parent, and its channels without a value.
+/// Reads the thread of a state, the id of its parent, and the channels whose values follow from
+/// earlier states.
 fn read_ancestry(
     connection: &Connection,
     state: i64,

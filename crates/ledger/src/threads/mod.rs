@@ -84,7 +84,7 @@ pub struct ThreadState {
     pub parent: Option<String>,
     /// The time at which the ledger stored the state. Ignored in a state that is to be stored.
     pub time: Time,
-    /// The id of the checkpoint that has the files as they were at that time.
+    /// The id of the checkpoint that has the files as they were when the state was stored.
     pub files: Option<String>,
     /// A JSON object, by which states can be searched. `run_id` is the run that created the state.
     pub metadata: serde_json::Map<String, serde_json::Value>,
@@ -94,12 +94,11 @@ pub struct ThreadState {
     pub content: Encoded,
     /// The channels that have a value.
     pub channels: Vec<Channel>,
-    /// The results of the tasks that work on the next step. Ignored in a state that is to be
-    /// stored.
+    /// The results of the tasks in the next step. Ignored in a state that is to be stored.
     pub writes: Vec<ThreadWrite>,
 }
 
-/// A result of a task that works on the step after a state.
+/// A result of a task in the step that follows a state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]

@@ -42,7 +42,7 @@ impl Ledger {
         })
     }
 
-    /// Stores results of tasks that work on the step after a state. The state itself may be stored
+    /// Stores results of tasks in the step that follows a state. The state itself may be stored
     /// later. A result that the task already has at the same position is kept, unless the position
     /// is negative.
     pub fn put_thread_writes(

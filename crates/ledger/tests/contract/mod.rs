@@ -1,6 +1,6 @@
-//! The contract of everything that answers for ledgers: the ledger itself, and the fleet's database.
+//! The contract that both the ledger and the fleet's database fulfil when they answer queries.
 //!
-//! All writes go to the ledger. A fleet offers no other operations than these: it lists sessions,
+//! All writes go to the ledger. A fleet offers only three operations: it lists sessions,
 //! searches messages and adds up usage. Reading a whole session, resolving the beginning of an id,
 //! suggestions for misspelled words, rewinding, forking, titles, tasks and threads are operations of
 //! the ledger alone.
@@ -14,7 +14,7 @@ use takeback_ledger::{
     SessionSummary, Time, UsageBy, UsageTotal,
 };
 
-/// A place that answers for a ledger.
+/// An implementation of the contract.
 pub(crate) trait Backend {
     /// Returns the ledger to write to. The next answer includes everything that was written.
     fn ledger(&mut self) -> &mut Ledger;

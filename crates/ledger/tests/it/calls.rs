@@ -6,7 +6,7 @@ use takeback_ledger::{CallId, CallRecord, EffectRecord, Event, MessageRecord, Mo
 use crate::support::{Fixture, at, message, record_event};
 
 #[test]
-fn tool_calls_are_completed_as_more_becomes_known() {
+fn records_of_tool_calls_are_completed_as_more_becomes_known() {
     let mut fixture = Fixture::with_three_turns();
     let before = CallRecord {
         call: "c1".into(),
@@ -52,7 +52,7 @@ fn unknown_call() -> CallId<'static> {
 }
 
 #[test]
-fn a_call_that_was_never_recorded_is_attributed_even_if_the_clock_has_been_set_back() {
+fn a_call_that_was_never_recorded_finds_its_turn_even_if_the_clock_has_been_set_back() {
     let mut fixture = Fixture::new();
     fixture.create_session("s");
     for (prompt, start) in [("one", 86_400), ("two", 10)] {
@@ -65,7 +65,7 @@ fn a_call_that_was_never_recorded_is_attributed_even_if_the_clock_has_been_set_b
         fixture.ledger.turn_of_call(&call).unwrap().map(|turn| turn.turn)
     };
     assert_eq!([86_401, 11, 50].map(|began| turn_at(began, None)), [Some(1), Some(2), None]);
-    // The time of the prompt identifies the turn, whatever the clock showed during the call.
+    // The time of the prompt identifies the turn, regardless of the clock during the call.
     assert_eq!(turn_at(11, Some(86_400)), Some(1));
     assert_eq!(turn_at(50, Some(10)), Some(2));
     assert_eq!(turn_at(11, Some(12)), Some(2));
@@ -138,7 +138,7 @@ fn a_notice_is_taken_once() {
 }
 
 #[test]
-fn looking_up_many_calls_at_once_finds_the_same_turns_as_looking_up_each() {
+fn looking_up_many_calls_at_once_finds_the_same_turns_as_looking_up_each_call() {
     let mut fixture = Fixture::new();
     fixture.create_session("s");
     let call = |id: &str| {

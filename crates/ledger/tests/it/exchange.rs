@@ -247,7 +247,7 @@ fn importing_a_later_copy_also_imports_its_rewinds_and_summaries() {
 }
 
 #[test]
-fn importing_an_older_copy_takes_no_message_back() {
+fn importing_an_older_copy_takes_back_no_messages() {
     let mut fixture = Fixture::new();
     fixture.create_session("s");
     fixture.talk("s", &["u1", "a1"]);
@@ -259,7 +259,7 @@ fn importing_an_older_copy_takes_no_message_back() {
 }
 
 #[test]
-fn a_message_with_other_tool_calls_is_a_different_message() {
+fn a_message_with_different_tool_calls_is_a_different_message() {
     let calling = |name: &str| Transcript {
         session: session("s"),
         messages: vec![MessageRecord {

@@ -12,7 +12,7 @@ fn fork_at(fixture: &mut Fixture, id: &str, point: Option<ConversationPoint>) ->
 }
 
 #[test]
-fn a_fork_has_the_conversation_up_to_its_point() {
+fn a_fork_has_the_conversation_up_to_the_chosen_point() {
     let mut fixture = Fixture::with_three_turns();
     for (id, point, turn, texts) in [
         ("now", None, 3, 6),

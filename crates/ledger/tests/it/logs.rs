@@ -115,7 +115,7 @@ fn a_log_is_imported_once_and_its_prompts_begin_turns() {
 }
 
 #[test]
-fn a_log_read_in_parts_gives_the_same_session() {
+fn reading_a_log_in_parts_gives_the_same_session() {
     let mut whole = Fixture::new();
     read_on(&mut whole.ledger, &TALK, 6);
     let whole = whole.ledger.transcript("s").unwrap();
@@ -420,7 +420,7 @@ fn a_masked_secret_does_not_come_back() {
 }
 
 #[test]
-fn late_facts_are_imported_but_do_not_recreate_a_session() {
+fn facts_that_arrive_late_are_imported_but_do_not_recreate_a_deleted_session() {
     let mut fixture = Fixture::new();
     read_on(&mut fixture.ledger, &TALK, 6);
     let title = |title: &str| {

@@ -86,11 +86,11 @@ fn acknowledged_messages_survive_a_kill() {
 }
 
 #[test]
-fn eight_writers_lose_nothing_while_some_are_killed() {
+fn killing_some_of_eight_writers_loses_no_message() {
     if let Some((path, argument)) = child_arguments() {
         return append_and_acknowledge(&path, &argument);
     }
-    const TEST: &str = "processes::eight_writers_lose_nothing_while_some_are_killed";
+    const TEST: &str = "processes::killing_some_of_eight_writers_loses_no_message";
     let fixture = Fixture::new();
     let path = fixture.path();
     let ids: Vec<String> = (0..8).map(|number| format!("w{number}")).collect();

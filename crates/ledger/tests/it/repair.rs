@@ -187,7 +187,7 @@ fn a_repair_after_random_damage_adds_no_rows_that_did_not_exist() {
 }
 
 #[test]
-fn messages_that_are_only_in_the_log_come_back() {
+fn messages_that_are_only_in_the_log_are_recovered() {
     let (mut fixture, _) = make_sessions();
     fixture.say("a", "user", "only in the log");
     let path = fixture.path();

@@ -32,7 +32,7 @@ fn a_rewind_marks_messages_and_an_unrewind_restores_them() {
 }
 
 #[test]
-fn rewinding_too_many_turns_takes_all_of_them_back() {
+fn rewinding_more_turns_than_there_are_takes_back_all_turns() {
     let mut fixture = Fixture::with_three_turns();
     assert_eq!(fixture.ledger.rewind_turns("s", 99, at(10)).unwrap().turns, 3);
     assert_eq!(fixture.counts("s"), (0, 0));
@@ -56,7 +56,7 @@ fn a_conversation_that_has_continued_cannot_be_unrewound() {
 }
 
 #[test]
-fn rewinding_takes_back_the_turn_that_is_last_in_the_conversation_and_not_in_time() {
+fn rewinding_takes_back_the_last_turn_even_if_another_turn_was_added_later() {
     let mut fixture = Fixture::new();
     fixture.create_session("s");
     fixture.talk("s", &["u1", "a1"]);

@@ -134,12 +134,13 @@ fn a_file_whose_events_are_in_the_ledger_is_not_imported_again() {
 }
 
 #[test]
-fn events_are_neither_lost_nor_repeated_if_importing_processes_die() {
+fn events_are_neither_lost_nor_repeated_if_the_process_that_imports_them_dies() {
     if let Some((path, _)) = child_arguments() {
         drop(Ledger::open(&path, &LedgerOptions::default()).unwrap());
         return;
     }
-    const TEST: &str = "spool::events_are_neither_lost_nor_repeated_if_importing_processes_die";
+    const TEST: &str =
+        "spool::events_are_neither_lost_nor_repeated_if_the_process_that_imports_them_dies";
     let fixture = Fixture::new();
     spool_numbers(&fixture, 0..120);
     let mut left = 120;

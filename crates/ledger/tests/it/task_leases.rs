@@ -123,7 +123,7 @@ fn an_id_that_another_program_wrote_does_not_lead_out_of_the_directory() {
 }
 
 #[test]
-fn looking_for_running_tasks_never_makes_a_lease_fail() {
+fn listing_running_tasks_never_prevents_taking_a_lease() {
     let mut fixture = Fixture::with_task();
     let observer = fixture.open_another();
     let done = AtomicBool::new(false);

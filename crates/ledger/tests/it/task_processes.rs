@@ -167,14 +167,14 @@ fn a_killed_process_leaves_no_incomplete_step() {
 }
 
 #[test]
-fn eight_processes_with_a_task_each_lose_nothing() {
+fn eight_processes_that_work_on_separate_tasks_lose_nothing() {
     if let Some((path, argument)) = child_arguments() {
         return work_and_acknowledge(&path, &argument);
     }
     let mut fixture = Fixture::new();
     let ids: Vec<String> = (0..8).map(|number| format!("w{number}")).collect();
     ids.iter().for_each(|id| create_work(&mut fixture.ledger, id));
-    let test = "task_processes::eight_processes_with_a_task_each_lose_nothing";
+    let test = "task_processes::eight_processes_that_work_on_separate_tasks_lose_nothing";
     let mut children: Vec<Child> =
         ids.iter().map(|id| start_worker(test, &fixture.path(), &format!("{id} 60"))).collect();
     for (child, id) in children.iter_mut().zip(&ids) {

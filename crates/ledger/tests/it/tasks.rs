@@ -126,7 +126,7 @@ fn a_subagent_is_created_with_the_entry_that_spawns_it() {
 }
 
 #[test]
-fn a_task_continues_in_the_session_of_a_compaction() {
+fn a_task_continues_in_the_session_that_a_compaction_creates() {
     let mut fixture = Fixture::with_task();
     let lease = fixture.ledger.take_lease("t", at(1)).unwrap();
     let record = Box::new(SessionRecord {

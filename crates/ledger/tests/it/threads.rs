@@ -110,7 +110,7 @@ fn an_unchanged_value_is_taken_from_the_parent() {
 }
 
 #[test]
-fn a_state_whose_values_are_not_known_is_not_stored() {
+fn a_state_with_missing_values_is_not_stored() {
     let mut fixture = Fixture::new();
     put(&mut fixture.ledger, &state("t", "1", None, &[channel("a", 1, Some("x"))]));
     let channels = [channel("a", 2, None), channel("b", 1, Some("y")), channel("c", 1, None)];

@@ -1,4 +1,4 @@
-//! Usage: costs. The contract has the sums.
+//! The costs in the usage. The contract tests the sums.
 
 use takeback_ledger::SessionRecord;
 

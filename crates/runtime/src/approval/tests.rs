@@ -176,7 +176,7 @@ fn every_call_gets_the_expected_decision_in_every_mode() {
 }
 
 #[test]
-fn a_command_with_a_remembered_beginning_is_not_asked_about_again() {
+fn a_command_with_a_remembered_prefix_needs_no_question() {
     let push = ["git push"];
     for (text, remembered, expected) in [
         ("git push", &push[..], Run),
@@ -215,7 +215,7 @@ fn a_command_with_a_remembered_beginning_is_not_asked_about_again() {
 }
 
 #[test]
-fn remembered_tools_and_hosts_and_directories_are_not_asked_about_again() {
+fn remembered_tools_and_hosts_and_directories_need_no_question() {
     let effects = ApprovalMode::Effects;
     check(&fetch("https://docs.rs/y"), effects, &["fetch_url docs.rs"], &Run);
     let other = Remember("fetch_url evil.docs.rs");
@@ -233,7 +233,7 @@ fn remembered_tools_and_hosts_and_directories_are_not_asked_about_again() {
 }
 
 #[test]
-fn without_checkpoints_every_change_is_asked_about() {
+fn without_checkpoints_every_change_needs_approval() {
     let decide = |call: &Call| decide_call(call, ApprovalMode::Effects, &[], false);
     let because = "may change files, and no checkpoint covers them".to_owned();
     let ask = Decision::Ask { because, remember: None };

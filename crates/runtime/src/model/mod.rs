@@ -214,7 +214,7 @@ pub enum FailureKind {
     RateLimited,
     /// The provider is overloaded (529, `overloaded_error`).
     Overloaded,
-    /// Another error of the server (408, 5xx, an error event in a stream).
+    /// Any other server error (408, 5xx, an error event in a stream).
     Server,
     /// The conversation does not fit into the model's context window.
     Overflow,

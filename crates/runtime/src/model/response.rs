@@ -137,8 +137,8 @@ impl ResponseReader {
         }
     }
 
-    /// Returns the time to wait for more bytes, or `None` if there is no limit, because the reply
-    /// is still incomplete.
+    /// Returns the time to wait for more bytes. While the reply is incomplete, there is no limit,
+    /// so this returns `None`.
     pub(crate) fn patience(&self) -> Option<Duration> {
         match self.draft.end() {
             Some(_) if self.draft.is_done => Some(END_WAIT),
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn the_format_is_found_in_pieces_of_any_size() {
+    fn the_format_is_recognized_for_pieces_of_any_size() {
         let whole = "\u{feff} \n{\"choices\":[{\"message\":{\"content\":\"hi\"},\"finish_reason\":\"stop\"}]}";
         let stream = "\u{feff}\n\ndata: {\"choices\":[{\"delta\":{\"content\":\"hi\"},\"finish_reason\":\"stop\"}]}\n\n";
         for body in [whole, stream] {

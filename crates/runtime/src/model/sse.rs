@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_without_data_is_skipped_with_its_name() {
+    fn an_event_without_data_is_skipped_together_with_its_name() {
         assert_eq!(read_all("event: a\n\ndata: b\n\n"), [event("", "b")]);
         assert_eq!(read_all("event: a\ndata:\n\n"), [event("a", "")]);
     }

@@ -81,8 +81,8 @@ const KNOWN: &[(&str, [f64; 4])] = &[
     ("gemini-2-5-flash-lite", [0.1, 0.4, 0.01, 0.1]),
 ];
 
-/// Finds the prices of a model that takeback knows, with or without the name of its vendor and the
-/// date of its version.
+/// Finds the prices that takeback knows for a model. The name of the model may include its vendor
+/// and the date of its version.
 fn find_known(model: &str) -> Option<Prices> {
     let normalize = |name: &str| {
         let name = name.rsplit('/').next().unwrap_or_default().to_lowercase();

@@ -56,8 +56,7 @@ pub const READY_PROVIDERS: [ReadyProvider; 7] = [
         api_key_env: Some("OPENAI_API_KEY"),
         model: Some(ReadyModel {
             name: "gpt-6.1-sol",
-            // The model accepts 1,050,000 tokens, but a request above this limit costs twice as
-            // much.
+            // The model accepts 1,050,000 tokens, but a request above 272,000 costs twice as much.
             context_window: 272_000,
             max_output: 128_000,
             prices: Some(Prices { input: 2.0, output: 10.0, cache_read: 0.1, cache_write: 2.5 }),
@@ -80,7 +79,7 @@ pub const READY_PROVIDERS: [ReadyProvider; 7] = [
         max_output: 16_384,
     },
     local("ollama", "http://127.0.0.1:11434/v1", None),
-    // A server of llama.cpp runs one model, and accepts any name for it.
+    // A llama.cpp server runs one model, and accepts any name for it.
     local(
         "llamacpp",
         "http://127.0.0.1:8080/v1",

@@ -102,7 +102,7 @@ fn a_table_changes_only_the_settings_that_it_names() {
 }
 
 #[test]
-fn the_model_in_the_settings_belongs_to_the_provider_in_the_settings() {
+fn the_model_in_the_settings_applies_only_to_the_provider_in_the_settings() {
     let text = "
         [chat]
         provider = 'ollama'
@@ -120,7 +120,7 @@ fn the_model_in_the_settings_belongs_to_the_provider_in_the_settings() {
 }
 
 #[test]
-fn without_a_provider_the_error_names_those_with_a_key_in_the_environment() {
+fn without_a_provider_the_error_names_the_providers_whose_keys_are_set() {
     let found = |variables: &[(&str, &str)]| match resolve("", variables) {
         Err(ResolveError::NoProvider { found }) => found,
         other => panic!("{other:?}"),

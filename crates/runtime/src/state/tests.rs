@@ -56,7 +56,7 @@ fn ended(call: &str, is_error: bool) -> Entry {
 }
 
 /// Applies requests that all end in the same way, until the next step is something other than a
-/// request. Returns their number and that step.
+/// request. Returns the number of requests and that step.
 fn repeat(entry: &Entry, circumstances: Circumstances) -> (u32, Step) {
     let mut state = fold(&[prompted()]);
     for count in 0.. {
@@ -191,7 +191,7 @@ fn a_reply_that_reaches_the_output_limit_gets_a_larger_limit() {
 }
 
 #[test]
-fn a_conversation_that_does_not_fit_is_compressed_twice() {
+fn a_conversation_that_does_not_fit_is_compressed_at_most_twice() {
     let overflow = failed(FailureKind::Overflow, false);
     let mut state = fold(&[prompted(), requested(), overflow.clone()]);
     let compressed = Entry::Compressed {
@@ -224,7 +224,7 @@ fn results_of_old_calls_are_left_out_before_anything_is_summarized() {
 }
 
 #[test]
-fn a_summary_that_does_not_fit_either_is_not_asked_for_endlessly() {
+fn a_request_for_a_summary_that_does_not_fit_either_is_not_repeated_forever() {
     let overflow = failed(FailureKind::Overflow, false);
     let mut state = fold(&[prompted()]);
     let alone = Circumstances { has_fallback: false, ..USUAL };
@@ -249,7 +249,7 @@ fn the_same_call_may_fail_only_three_times() {
 }
 
 #[test]
-fn a_command_that_is_always_allowed_is_remembered_by_its_beginning() {
+fn a_command_that_is_always_allowed_is_remembered_by_its_prefix() {
     let mut state = fold(&[
         prompted(),
         requested(),

@@ -113,8 +113,7 @@ impl TurnState {
         self.calls[index].call.name == SUBAGENT
     }
 
-    /// Lists the calls for subagents, except those that have ended. All other calls wait for these
-    /// to end.
+    /// Lists the calls for subagents that have not ended. All other calls wait for them.
     pub(super) fn list_delegated(&self) -> Vec<usize> {
         let open = |index: &usize| {
             let progress = &self.calls[*index].progress;

@@ -43,8 +43,8 @@ pub(super) fn resolve_path(
     Ok(normalize(&canonicalize_existing(&path)))
 }
 
-/// Finds the actual path that is shown to the model as this path. A name that is not UTF-8 is shown
-/// with replacement characters.
+/// Finds the actual path for a path as the model sees it. A name that is not UTF-8 is shown to the
+/// model with replacement characters.
 fn find_shown_path(path: &Path) -> PathBuf {
     let mut found = PathBuf::new();
     for component in path.components() {
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_not_utf8_is_found_by_the_name_that_is_shown() {
+    fn a_name_that_is_not_utf8_is_found_by_its_displayed_form() {
         let (_scratch, root) = scratch();
         let name = OsStr::from_bytes(b"caf\xe9");
         fs::create_dir(root.join(name)).unwrap();

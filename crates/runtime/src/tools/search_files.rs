@@ -1,4 +1,4 @@
-//! The tool `search_files`: lines that match a regular expression.
+//! The tool `search_files`: finds lines that match a regular expression.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -62,7 +62,7 @@ impl Tool for SearchFiles {
             "glob": { "type": "string", "description": "only these files: *.rs" },
             "context": { "type": "integer", "minimum": 0, "description": "lines around matches" },
         });
-        let description = "Finds lines in text files, without ignored files.";
+        let description = "Finds lines in text files. Skips ignored files.";
         input::describe_tool("search_files", description, &properties, &["pattern"])
     }
 

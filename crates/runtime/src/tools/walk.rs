@@ -1,11 +1,11 @@
-//! Walking through the files that git would show, in a fixed order.
+//! Walking through the files that git does not ignore, in a fixed order.
 
 use std::path::Path;
 
 use ignore::overrides::{Override, OverrideBuilder};
 use ignore::{Walk, WalkBuilder};
 
-/// Walks through a directory in the order of the names. Skips the files that `.gitignore` and
+/// Walks through a directory in the order of its file names. Skips the files that `.gitignore` and
 /// similar files exclude. Includes hidden files, except for those of git itself. Does not follow
 /// links.
 pub(super) fn walk_files(root: &Path, depth: Option<usize>) -> Walk {

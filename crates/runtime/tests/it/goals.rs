@@ -66,7 +66,7 @@ fn a_goal_ends_when_the_model_says_so() {
 }
 
 #[test]
-fn one_more_turn_follows_when_the_budget_is_spent_and_a_new_run_begins_at_zero() {
+fn a_spent_budget_allows_one_more_turn_and_a_new_run_begins_at_zero() {
     let scratch = Scratch::new();
     let server = Server::start(|_: &Request| Reply::text("Not yet.")).unwrap();
     let mut task = begin(&scratch, &server, turns(2));
@@ -101,7 +101,7 @@ fn a_turn_that_spends_the_budget_is_stopped_before_its_next_request() {
 }
 
 #[test]
-fn a_goal_that_a_rate_limit_stops_can_be_resumed() {
+fn a_goal_stopped_by_a_rate_limit_can_be_resumed() {
     let scratch = Scratch::new();
     let is_limited = Arc::new(std::sync::atomic::AtomicBool::new(true));
     let limited = is_limited.clone();
@@ -194,7 +194,7 @@ fn a_goal_keeps_the_state_that_another_process_gave_it() {
         };
         let goal = task.run_goal("g", None, &OnText(stop)).unwrap();
         assert_eq!((goal.state, reason(&goal)), (state, word));
-        assert_eq!(goal.spent.turns, 1, "what was spent counts all the same");
+        assert_eq!(goal.spent.turns, 1, "the spending counts all the same");
     }
 }
 

@@ -161,7 +161,7 @@ fn a_summary_that_never_fits_does_not_prolong_the_turn_forever() {
 }
 
 #[test]
-fn a_failed_summary_that_the_user_asked_for_is_an_error() {
+fn an_error_is_returned_if_a_summary_that_the_user_asked_for_fails() {
     let scratch = Scratch::new();
     let server = Server::start(|request: &Request| match request.last_text() {
         text if text.starts_with("Summarize") => Reply::fault(Fault::response(401, "{}")),

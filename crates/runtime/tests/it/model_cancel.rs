@@ -13,7 +13,7 @@ use crate::model_support::{
 };
 
 #[test]
-fn a_request_can_be_cancelled_while_the_server_prepares_the_head() {
+fn a_request_can_be_cancelled_before_the_response_begins() {
     for kind in APIS {
         let (reach, reached) = mpsc::channel();
         let (release, released) = mpsc::channel::<()>();
@@ -182,7 +182,7 @@ fn a_cancelled_client_can_be_used_again() {
     assert_eq!(ask(&client, &provider).attempt.reply.text, "hello");
 }
 
-/// A server whose queue is full, so that the system does not accept any more connections.
+/// A server whose queue is full, so the system does not accept any more connections.
 struct FullServer {
     address: SocketAddr,
     _listener: std::os::fd::OwnedFd,

@@ -48,7 +48,7 @@ fn each_status_is_classified() {
 }
 
 #[test]
-fn an_error_inside_a_stream_keeps_the_text_before_it() {
+fn text_that_arrives_before_an_error_in_the_stream_is_kept() {
     let cases = [
         ("overloaded_error", FailureKind::Overloaded),
         ("server_error", FailureKind::Server),
@@ -145,7 +145,7 @@ fn a_server_that_is_not_a_model_server_is_reported() {
 }
 
 #[test]
-fn an_error_in_the_body_counts_despite_a_good_status() {
+fn an_error_in_the_body_counts_even_if_the_status_is_200() {
     let body = json!({ "error": { "message": "no credits", "code": 402 } }).to_string();
     for kind in APIS {
         let outcome = ask_scripted(kind, Reply::fault(Fault::response(200, body.clone())));

@@ -42,7 +42,7 @@ fn a_reply_without_token_counts_reports_no_usage() {
 }
 
 #[test]
-fn the_output_limit_inside_a_text_is_reported() {
+fn a_text_that_reaches_the_output_limit_is_reported() {
     for kind in APIS {
         let reply = Reply { finish: ScriptFinish::Length, ..Reply::text("half of") };
         let attempt = ask_scripted(kind, reply).attempt;
@@ -52,7 +52,7 @@ fn the_output_limit_inside_a_text_is_reported() {
 }
 
 #[test]
-fn the_output_limit_inside_a_call_cuts_the_call() {
+fn a_call_that_reaches_the_output_limit_is_cut_off() {
     for kind in APIS {
         for fault in [None, Some(Fault::NoStream)] {
             let mut reply = Reply { finish: ScriptFinish::Length, fault, ..text_and_call() };

@@ -45,7 +45,7 @@ fn a_cut_answer_is_continued_without_repetition() {
 }
 
 #[test]
-fn an_answer_that_reaches_the_output_limit_is_continued_with_a_larger_one() {
+fn an_answer_that_reaches_the_output_limit_is_continued_with_a_larger_limit() {
     let scratch = Scratch::new();
     let long = Reply { finish: Finish::Length, ..Reply::text("One, two, ") };
     let server = in_turn(vec![long, Reply::text("three.")]);

@@ -9,7 +9,7 @@ use takeback_script::{Reply, Request, Server};
 
 use crate::support::{Recorder, Scratch, build_agent};
 
-/// The records of one task. Only one machine uses it.
+/// A log with the records of one task. Only one machine uses the log.
 #[derive(Default)]
 struct MemoryLog(Mutex<Vec<LogRecord>>);
 
@@ -53,7 +53,8 @@ fn sharing_agent(scratch: &Scratch, server: &Server, log: &Arc<MemoryLog>) -> Ar
     Arc::new(Agent { shared: Some(Arc::new(shared)), ..agent })
 }
 
-/// Lists the prompts of the last copy of the whole task, each with true if it was taken back.
+/// Lists the prompts in the last copy of the whole task. Each is paired with a flag, which is true
+/// if the prompt was taken back.
 fn list_prompts(log: &MemoryLog) -> Vec<(String, bool)> {
     let records = log.read("t1").unwrap();
     let mut bases = records.iter().rev().filter_map(|record| match &record.content {
@@ -84,7 +85,7 @@ fn a_rollback_between_resuming_and_the_next_prompt_reaches_the_other_machines() 
 }
 
 #[test]
-fn a_rollback_beyond_a_summary_reaches_the_other_machines() {
+fn a_rollback_to_a_point_before_a_summary_reaches_the_other_machines() {
     let scratch = Scratch::new();
     let server = Server::start(|request: &Request| {
         let is_turn = request.last_result().is_some() || request.last_text().starts_with("write");

@@ -78,7 +78,7 @@ fn a_file_that_the_user_deleted_or_created_is_noticed() {
 }
 
 #[test]
-fn one_file_with_several_names_is_known_by_all_of_them() {
+fn a_file_with_several_paths_is_known_under_all_of_them() {
     let mut bench = Workbench::new();
     bench.put("real/file", "one");
     symlink("real/file", bench.at("link")).unwrap();
@@ -103,7 +103,7 @@ fn writing_to_a_link_keeps_the_link() {
 }
 
 #[test]
-fn a_link_without_a_target_is_refused() {
+fn a_link_to_a_missing_file_is_refused() {
     let mut bench = Workbench::new();
     symlink("/nonexistent/file", bench.at("dangling")).unwrap();
     symlink("loop", bench.at("loop")).unwrap();
@@ -252,7 +252,7 @@ fn pipes_and_devices_and_directories_are_never_opened() {
 }
 
 #[test]
-fn a_missing_file_is_explained() {
+fn an_error_says_why_a_file_cannot_be_found() {
     let mut bench = Workbench::new();
     bench.put("src/main.rs", "");
     let read = |bench: &mut Workbench, path| bench.fail("read_file", &json!({ "path": path }));
@@ -361,7 +361,7 @@ fn files_that_a_killed_write_left_behind_are_removed() {
 }
 
 #[test]
-fn two_calls_do_not_write_the_same_file_at_once() {
+fn two_calls_do_not_write_the_same_file_at_the_same_time() {
     let mut bench = Workbench::new();
     let other = fs::File::create(staged_path(&bench.at("a"))).unwrap();
     other.lock().unwrap();
@@ -440,7 +440,7 @@ fn a_deleted_working_directory_is_an_error() {
 }
 
 #[test]
-fn invalid_input_is_explained() {
+fn an_error_says_what_is_wrong_with_the_input() {
     let mut bench = Workbench::new();
     for (tool, input, expected) in [
         ("read_file", json!({}), "missing field `path`"),

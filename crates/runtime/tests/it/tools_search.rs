@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::tools_support::Workbench;
 
 #[test]
-fn files_are_listed_in_order_without_ignored_ones() {
+fn files_are_listed_in_order_and_ignored_files_are_left_out() {
     let mut bench = Workbench::new();
     bench.put(".gitignore", "target/\n*.log\n");
     for name in
@@ -37,7 +37,7 @@ fn files_are_listed_in_order_without_ignored_ones() {
 }
 
 #[test]
-fn a_long_list_is_cut_and_counted() {
+fn a_long_list_is_cut_off_and_says_how_many_files_are_missing() {
     let mut bench = Workbench::new();
     for number in 0..3000 {
         bench.put(&format!("a-file-with-a-long-name-{number:04}"), "");
@@ -84,7 +84,7 @@ fn binary_files_are_skipped() {
 }
 
 #[test]
-fn an_invalid_expression_is_explained() {
+fn an_error_says_why_an_expression_is_invalid() {
     let mut bench = Workbench::new();
     let said = bench.fail("search_files", &json!({ "pattern": "a(b" }));
     assert!(said.contains("unclosed group"), "{said}");
@@ -95,7 +95,7 @@ fn an_invalid_expression_is_explained() {
 }
 
 #[test]
-fn many_matches_are_cut_and_counted() {
+fn a_long_result_is_cut_off_and_says_how_many_matches_are_missing() {
     let mut bench = Workbench::new();
     bench.put("a", format!("needle {}\n", "x".repeat(100_000)));
     bench.put("b", "needle in many lines\n".repeat(10_000));

@@ -155,7 +155,10 @@ fn a_process_that_outlives_the_shell_becomes_a_background_command() {
     let command = "(echo $BASHPID > id; exec sleep 1000) & \
         while [ ! -s id ]; do sleep 0.01; done; echo done";
     let text = bench.ok("terminal", &json!({ "command": command }));
-    assert_eq!(text, "done\n[exit status 0; it left processes running, now background command 1]");
+    assert_eq!(
+        text,
+        "done\n[exit status 0; it left processes running, which are now background command 1]"
+    );
     let id = bench.get("id");
     assert!(is_running(&id));
     let text = bench.ok("process", &json!({ "id": 1 }));
@@ -365,7 +368,7 @@ fn several_commands_run_at_the_same_time() {
 }
 
 #[test]
-fn a_command_that_cannot_be_started_is_explained() {
+fn an_error_says_why_a_command_cannot_be_started() {
     let mut bench = Workbench::new();
     let long = format!("echo {}", "x".repeat(3 << 20));
     let said = bench.fail("terminal", &json!({ "command": long }));

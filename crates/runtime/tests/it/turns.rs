@@ -85,7 +85,7 @@ fn the_ledger_stays_open_between_turns_until_the_front_end_closes_it() {
 }
 
 #[test]
-fn a_rollback_takes_back_the_file_and_the_turn_and_the_model_is_told() {
+fn a_rollback_takes_back_the_file_and_the_turn_and_tells_the_model() {
     let scratch = Scratch::new();
     let server = Server::start(note_taker).unwrap();
     let mut task = scratch.begin(&server.url(), "t1");
@@ -104,7 +104,7 @@ fn a_rollback_takes_back_the_file_and_the_turn_and_the_model_is_told() {
 }
 
 #[test]
-fn a_file_that_the_user_changed_since_is_not_overwritten() {
+fn a_file_that_the_user_has_since_changed_is_not_overwritten() {
     let scratch = Scratch::new();
     let server = Server::start(note_taker).unwrap();
     let mut task = scratch.begin(&server.url(), "t1");
@@ -149,7 +149,7 @@ fn a_call_with_effects_waits_for_the_user() {
     let front = Recorder::default();
     assert_eq!(task.prompt("publish it", &front).unwrap(), Pause::Waiting);
     drop(task);
-    // Another process continues the turn at the question.
+    // Another process continues the turn, beginning with the question.
     let mut task = Task::resume(agent(scratch.base(), &server.url()), "takeback:t1", "x").unwrap();
     assert!(task.is_interrupted());
     let front = Recorder::answering(Answer::Deny("not today".into()));
@@ -180,7 +180,7 @@ fn a_remembered_approval_holds_for_the_rest_of_its_task() {
 }
 
 #[test]
-fn unusable_calls_are_explained_to_the_model_and_end_the_turn_if_they_continue() {
+fn the_model_is_told_about_unusable_calls_and_repeated_ones_end_the_turn() {
     let scratch = Scratch::new();
     let server =
         Server::start(|_: &Request| Reply::call("fly", json!({ "to": "the moon" }))).unwrap();

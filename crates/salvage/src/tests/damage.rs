@@ -71,7 +71,7 @@ fn pages_beyond_the_end_are_not_read() {
 }
 
 #[test]
-fn without_the_first_page_rows_lose_their_table_and_deleted_rows_stay_deleted() {
+fn if_the_first_page_is_lost_rows_lose_their_table_and_deleted_rows_stay_deleted() {
     // Here the whole schema is on the first page.
     let sample = Sample::with_usual_tables("PRAGMA page_size = 4096", 9000);
     assert!(sample.query_number("PRAGMA freelist_count") > 3);

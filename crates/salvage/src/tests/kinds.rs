@@ -110,7 +110,7 @@ fn the_lock_byte_page_is_never_read() {
 }
 
 #[test]
-fn other_encodings_are_refused() {
+fn databases_in_utf16_are_refused() {
     for encoding in ["UTF-16le", "UTF-16be"] {
         let sample = Sample::new(&format!("PRAGMA encoding = '{encoding}'"));
         sample.run_sql("CREATE TABLE a (b); INSERT INTO a VALUES ('text')");

@@ -36,7 +36,7 @@ fn requests_that_are_not_for_the_model_are_answered_and_logged() {
 }
 
 #[test]
-fn a_body_can_come_in_chunks() {
+fn a_request_body_can_be_chunked() {
     let server = Server::start(|request| Reply::text(request.last_text())).unwrap();
     let body =
         json!({ "model": "m", "messages": [{ "role": "user", "content": "hi" }] }).to_string();

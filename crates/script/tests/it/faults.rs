@@ -1,4 +1,4 @@
-//! Replies that fail in the ways in which real servers fail.
+//! Replies that fail as those of real servers do.
 
 use serde_json::{Value, json};
 use takeback_script::{Fault, Finish, Reply, Server};
@@ -71,7 +71,7 @@ fn a_reply_can_come_in_one_piece_although_the_client_asks_for_a_stream() {
 }
 
 #[test]
-fn the_output_limit_cuts_the_last_call() {
+fn the_output_limit_cuts_off_the_last_call() {
     let reply =
         Reply { finish: Finish::Length, ..Reply::call("bash", json!({ "command": "list-all" })) };
     for (path, field) in APIS {
@@ -94,7 +94,7 @@ fn usage_can_be_left_out() {
 }
 
 #[test]
-fn reasoning_comes_in_the_form_of_the_api() {
+fn reasoning_has_the_form_that_the_api_uses() {
     let reply = Reply { reasoning: "let me think".into(), ..Reply::text("hello") };
     let signs = ["reasoning_content", "\"encrypted_content\":\"encrypted_", "signature_delta"];
     for ((path, field), sign) in APIS.into_iter().zip(signs) {

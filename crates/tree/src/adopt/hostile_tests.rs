@@ -245,7 +245,7 @@ fn a_few_directories_that_stand_for_millions_of_uncovered_paths_are_refused() {
 }
 
 #[test]
-fn a_state_that_others_share_counts_its_uncovered_paths_each_time() {
+fn uncovered_paths_count_again_for_each_state_that_has_them() {
     let hostile = Hostile::new();
     let nested = (0..10).map(|number| ("160000", format!("n{number}"), Oid([1; 20])));
     let tree = hostile.write_tree(&nested.collect::<Vec<_>>());

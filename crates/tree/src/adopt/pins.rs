@@ -182,7 +182,7 @@ pub(super) struct PinNumbers {
 }
 
 impl PinNumbers {
-    /// Assigns numbers. No number becomes smaller, and no pin moves further than necessary, so that
+    /// Assigns numbers. No number becomes smaller, and no pin moves further than necessary, so
     /// another call completes an interrupted renumbering instead of repeating it.
     pub(super) fn assign(existing: &[u64], older: &[OlderPin]) -> PinNumbers {
         let mut numbers = PinNumbers { older: Vec::new(), moves: Vec::new() };

@@ -362,7 +362,7 @@ fn a_very_deep_tree_is_adopted() {
 }
 
 #[test]
-fn formats_that_cannot_be_read_are_refused() {
+fn repositories_in_unreadable_formats_are_refused() {
     let bench = Bench::new();
     let at = |name: &str| bench.store.directory().with_file_name(name);
     let beside = Repository { directory: bench.store.directory().parent().unwrap().to_owned() };
@@ -439,10 +439,11 @@ fn pin_states(store: &Store, path: &Path, messages: &[&str]) {
     lock.finish(&older, SystemTime::now(), &mut |index, _| messages[index].to_owned()).unwrap();
 }
 
-const KILL_TEST: &str = "adopt::tests::an_adoption_killed_anywhere_is_completed_by_the_next";
+const KILL_TEST: &str =
+    "adopt::tests::an_adoption_that_was_killed_at_any_point_is_completed_by_the_next_one";
 
 #[test]
-fn an_adoption_killed_anywhere_is_completed_by_the_next() {
+fn an_adoption_that_was_killed_at_any_point_is_completed_by_the_next_one() {
     if child(adopt_missing_states) {
         return;
     }

@@ -24,7 +24,7 @@ pub(crate) struct DirectoryTask {
     pub(crate) list: bool,
     /// True if the `.gitignore` of the directory has changed.
     pub(crate) rules_changed: bool,
-    /// The positions of the children that have changed, if the directory need not be listed.
+    /// The positions of the changed children. Used only if the directory need not be listed.
     pub(crate) changed: Vec<u32>,
 }
 

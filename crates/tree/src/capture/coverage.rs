@@ -87,14 +87,14 @@ impl PathSet {
 pub(crate) enum Decision {
     /// A file is captured, unless it is larger than its class allows.
     Capture(FileClass),
-    /// A directory is entered. If the rules exclude the directory, the cause says why.
+    /// A directory is entered. The cause tells whether and why the rules exclude the directory.
     Enter(Reach, Cause),
     /// A file or directory is left out and reported as uncovered.
     Leave(Cause),
     /// A directory that the caller asks for is left out, because it can be regenerated.
     LeaveRemade,
-    /// A file or directory is left out without a report: git's own data, or a path inside a
-    /// directory that is itself reported.
+    /// A file or directory is left out without a report: git's own data, a path inside a directory
+    /// that is itself reported, or any other file if the workspace is a single file.
     Pass,
 }
 

@@ -1,5 +1,5 @@
 //! SQLite databases. A database and the files beside it (`-wal`, `-journal`) are captured as of the
-//! same moment, because otherwise they would be useless.
+//! same moment, because files from different moments would be useless.
 //!
 //! All of these files are read, the write-ahead log last. They are consistent if, during the reads,
 //! neither the database nor its journal changed and the log only grew: SQLite ignores an incomplete

@@ -1,5 +1,6 @@
 //! The state of the last captured workspace, kept in memory until the next capture. A long-running
-//! process reads the stat cache only if another process has changed it.
+//! process that captures the same workspace again reads its stat cache only if another process has
+//! changed it.
 
 use std::fs;
 use std::path::{Path, PathBuf};

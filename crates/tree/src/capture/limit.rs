@@ -1,5 +1,5 @@
 //! A note that a workspace has too many files, or is larger than the size limit of the store.
-//! Because of this note, the next captures fail immediately instead of trying again.
+//! Because of this note, later captures fail immediately instead of trying again.
 
 use std::fs;
 use std::path::Path;
@@ -96,7 +96,7 @@ pub(crate) fn note(
     let _ = durable::replace_file_through(&temporary, &path, &text, Durability::Cached);
 }
 
-/// Deletes the note that a workspace is too large, if it was written under these rules.
+/// Deletes the note that a workspace is too large, if the note was written under these rules.
 pub(crate) fn withdraw(directory: &Path, context: &CaptureContext<'_>, rules: &CaptureRules) {
     let Some(noted) = read_note(directory) else { return };
     if noted.glance.rules == fingerprint(rules, context.own.as_ref()) {

@@ -228,7 +228,7 @@ impl<'a> Scanner<'a> {
         let new_rules = tasks.iter().filter(|task| task.rules_changed);
         let new_rules: HashSet<u32> = new_rules.map(|task| task.number).collect();
         let new_rules = &new_rules;
-        // Waking up the other threads takes longer than most captures have to do.
+        // Waking up the other threads takes longer than the work of most captures.
         let is_small = tasks.len() < MIN_DIRECTORIES_FOR_THREADS;
         if is_small {
             tasks.iter().for_each(|task| self.run_task(None, task, new_rules));
@@ -318,8 +318,9 @@ impl<'a> Scanner<'a> {
         Some(ScannedDirectory::Listed(DirectoryListing { path, stat: entry.stat, children }))
     }
 
-    /// Lists a directory in another thread, now or, without a scope, after the known directories.
-    /// Returns the index of its result in [`ScanResults::new`].
+    /// Lists a directory in another thread: immediately if there is a `scope`, and otherwise once
+    /// the known directories have been scanned. Returns the index of its result in
+    /// [`ScanResults::new`].
     fn spawn_listing<'s>(
         &'s self,
         scope: Option<&rayon::Scope<'s>>,
@@ -397,8 +398,8 @@ impl<'a> Scanner<'a> {
         self.read_children(fd, path, &mut children, &to_read);
         let gitignore = children.binary_search_by(|child| child.name[..].cmp(b".gitignore"));
         self.gitignores.check_captured(gitignore.ok().map(|at| &children[at].entry), applied);
-        // If names appeared or disappeared during the listing, it does not show the state at any
-        // one moment, so the next capture must list the directory again.
+        // If names appeared or disappeared in the meantime, the listing does not show the state at
+        // any one moment, so the next capture must list the directory again.
         let stat = match stat_directory(fd) {
             Ok(after) if after == stat => stat,
             _ => Stat { ctime: i64::MIN, ..stat },
@@ -455,8 +456,8 @@ impl<'a> Scanner<'a> {
         Some((ListedChild { name, entry, source }, is_unread))
     }
 
-    /// Returns the entry for a name whose `lstat` fails, or `None` if the name no longer exists or
-    /// would in any case be left out without a report.
+    /// Returns the entry for a name whose `lstat` fails. Returns `None` if the name no longer
+    /// exists, or if it would be left out without a report anyway.
     fn unseen_child(
         &self,
         reach: Reach,

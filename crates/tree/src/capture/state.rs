@@ -79,23 +79,23 @@ pub(crate) fn distrust_missing_objects(
 #[derive(Clone, Copy)]
 struct ReadBackLimit {
     objects: usize,
-    /// The maximum size of the files in total, in bytes.
+    /// The maximum total size in bytes. The sizes of trees are estimated.
     size: u64,
 }
 
 /// The limit for the paths that the caller names.
 const NAMED: ReadBackLimit = ReadBackLimit { objects: 64, size: 4 << 20 };
-/// The limit for the sample. It costs a fraction of a millisecond.
+/// The limit for the sample. Reading the sample takes a fraction of a millisecond.
 const SAMPLE: ReadBackLimit = ReadBackLimit { objects: 8, size: 32 << 10 };
 
 /// The approximate number of bytes that an entry takes up in a tree.
 const TREE_ENTRY_SIZE: u64 = 48;
 
-/// Reads the stored objects of the paths that the caller names, and of the directories above them,
-/// as well as a random sample of all objects that the capture relies on. If one of them is damaged,
-/// makes the capture store it again, and the next scrub begin with its pack. The named files are
-/// about to change, so a later check of the store would find the damage too late. Returns true if
-/// any object is damaged.
+/// Reads back stored objects: those of the paths that the caller names and of the directories above
+/// them, and a random sample of all objects that the capture relies on. If one of them is damaged,
+/// makes the capture store it again, and makes the next scrub begin with its pack. The named files
+/// are about to change, so a later check of the store would find the damage too late. Returns true
+/// if any object is damaged.
 pub(crate) fn distrust_damaged_objects(
     known: &mut KnownState,
     options: &CaptureOptions<'_>,
@@ -146,9 +146,9 @@ fn distrust_damaged(
 /// The limit for the trees of directories that are about to change.
 const OLD_TREES: ReadBackLimit = ReadBackLimit { objects: 64, size: 256 << 10 };
 
-/// Reads the stored trees of the directories in which a scan has work to do, and of those above
-/// them. Returns the entries of damaged ones. After the scan, nothing would know the content of
-/// these trees, which earlier states may need.
+/// Reads the stored trees of the directories in which a scan has work to do, and of the directories
+/// above them. Returns the indexes of the entries whose trees are damaged. After the scan, these
+/// trees could no longer be rebuilt, although earlier states may need them.
 pub(crate) fn find_damaged_trees(
     known: &mut KnownState,
     tasks: &[DirectoryTask],

@@ -153,8 +153,8 @@ fn plan_directories(store: &Store, tree: &Oid) -> Result<Vec<PlannedDirectory>, 
     Ok(directories)
 }
 
-/// Returns the mode that a file gets. Root drops the setuid and setgid bits. Otherwise, every user
-/// could run the file as root, although the tree may come from a user without privileges.
+/// Returns the mode that a file gets. Root drops the setuid and setgid bits. Otherwise, a tree from
+/// a user without privileges could contain a file that every user could then run as root.
 fn granted_mode(mode: Mode) -> Mode {
     match owner::is_root() && mode.is_file() && owner::is_privileged(mode.permissions()) {
         true => Mode::file(mode.permissions() & 0o1777),
@@ -227,6 +227,7 @@ impl Writer<'_> {
     ) -> Result<(), CheckoutError> {
         let name = paths::from_bytes(&entry.name);
         fault::point("check out a file").map_err(failed_at(path))?;
+        self.store.handled.fetch_add(1, Ordering::Relaxed);
         if entry.mode.is_symlink() {
             let target = self.store.blob(&entry.oid)?;
             let linked = rustix::fs::symlinkat(paths::from_bytes(&target), directory, name);

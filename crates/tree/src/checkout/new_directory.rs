@@ -26,9 +26,9 @@ pub struct NewDirectory {
 }
 
 impl NewDirectory {
-    /// Creates the directory `name` beside `destination`, an absolute path without links. Creates
-    /// the missing directories above it. Until the directory is placed, only this user can access
-    /// it.
+    /// Creates the directory `name` beside `destination`, which must be an absolute path without
+    /// links. Creates the missing directories above it. Until the directory is placed, only this
+    /// user can access it.
     pub fn create(destination: &Path, name: &str) -> io::Result<NewDirectory> {
         let parent = destination.parent().ok_or(io::ErrorKind::InvalidInput)?;
         let mut parents: Vec<PathBuf> = parent

@@ -20,7 +20,7 @@ pub struct Hunk {
 /// milliseconds.
 const SMALL: usize = 10_000;
 
-/// The number of occurrences at which a line counts as frequent. This matters only in contents that
+/// A line that occurs at least this often counts as frequent. This matters only in contents that
 /// are not small.
 const FREQUENT: usize = 64;
 
@@ -51,9 +51,9 @@ pub fn find_hunks(before: &[&[u8]], after: &[&[u8]]) -> Vec<Hunk> {
     find_hunks_within(before, after, SMALL)
 }
 
-/// Finds hunks in bounded time. The time of the histogram algorithm grows with the square of the
-/// number of hunks, so contents of more than `small` lines are first cut at the lines that occur
-/// exactly once on each side.
+/// Finds hunks in bounded time. The histogram algorithm takes time in proportion to the square of
+/// the number of hunks. Contents of more than `small` lines are therefore first cut at lines that
+/// occur exactly once on each side.
 fn find_hunks_within(before: &[&[u8]], after: &[&[u8]], small: usize) -> Vec<Hunk> {
     let is_small = before.len() + after.len() <= small;
     let cuts = if is_small { Vec::new() } else { common_unique_lines(before, after) };

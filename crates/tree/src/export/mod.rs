@@ -1,9 +1,9 @@
 //! Export packs: packs that are built to leave the machine.
 //!
-//! The packs of the store hold private files beside all others, so they are never copied as they
-//! are. An export writes the objects that commits need into new packs, and private objects into
-//! packs of their own. No delta refers to an object in another pack, so a pack without private
-//! objects reveals nothing of them.
+//! The packs of the store hold both private files and others, so they are never copied as they are.
+//! An export writes the objects that commits need into new packs, and private objects into packs of
+//! their own. No delta refers to an object in another pack, so a pack without private objects
+//! reveals nothing of them.
 
 mod private;
 #[cfg(test)]
@@ -31,7 +31,7 @@ const RECENT_BYTES: usize = 24 << 20;
 
 /// A request for export packs.
 pub struct ExportOptions<'a> {
-    /// The commits of pins: for each workspace, the newest first.
+    /// For each workspace, the commits of its pins, the newest first.
     pub histories: &'a [Vec<Oid>],
     /// The objects that are private.
     pub privacy: ExportPrivacy<'a>,
@@ -58,8 +58,8 @@ pub enum ExportPrivacy<'a> {
 pub struct Export {
     /// The commits that are left out, because an object that they need is missing or damaged.
     pub damaged: Vec<Oid>,
-    /// True if the store has lost objects and a repair has accepted that. Commits may need objects
-    /// that are not exported.
+    /// True if the store has lost objects and the loss was accepted. Commits may need objects that
+    /// are not exported.
     pub has_losses: bool,
     sources: SourcePacks,
     recent: RecentObjects,
@@ -79,7 +79,7 @@ struct PackPlan {
 pub struct Needs {
     /// The ids of the objects.
     pub objects: HashSet<Oid>,
-    /// True if these are all of them, because nothing is damaged or lost.
+    /// True if no id is missing, because nothing is damaged or lost.
     pub is_complete: bool,
 }
 
@@ -107,8 +107,8 @@ pub enum ExportError {
 
 impl Store {
     /// Finds the objects that commits need, and divides them into export packs. Changes nothing in
-    /// the store, and hinders no other process: the store's packs are opened here, and stay readable
-    /// even if a gc removes them.
+    /// the store, and does not get in the way of other processes: the store's packs are opened here,
+    /// and stay readable even if a gc removes them.
     pub fn export(&self, options: &ExportOptions<'_>) -> Result<Export, ExportError> {
         let sources = self.open_export_sources()?;
         let mut recent = RecentObjects::new(RECENT_BYTES);
@@ -134,7 +134,8 @@ impl Store {
         Ok(Export { damaged, has_losses, sources, recent, waiting })
     }
 
-    /// Finds the objects that commits need: for each workspace, the newest commit first.
+    /// Finds the objects that commits need. Each history lists the commits of a workspace, the
+    /// newest first.
     pub fn find_needs(&self, histories: &[Vec<Oid>]) -> Result<Needs, StoreError> {
         let sources = self.open_export_sources()?;
         let mut recent = RecentObjects::new(RECENT_BYTES);

@@ -79,7 +79,7 @@ impl Search<'_> {
         }
     }
 
-    /// Reads an object. Returns `None` if it is lost and the loss was accepted.
+    /// Reads an object. Returns `None` if it is lost or damaged.
     fn read(&mut self, oid: Oid, kind: ObjectKind) -> Option<std::sync::Arc<Vec<u8>>> {
         let place = self.sources.find(&oid)?;
         let (actual, content) = self.sources.read(place, self.recent).ok()?;

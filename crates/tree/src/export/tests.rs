@@ -44,7 +44,7 @@ fn write_all(export: &mut Export, directory: &Path) -> Vec<ExportedPack> {
 }
 
 #[test]
-fn every_object_is_in_exactly_one_pack_and_private_ones_are_apart() {
+fn every_object_is_in_exactly_one_pack_and_private_ones_have_their_own_packs() {
     let (scratch, store, commits) = store_with_states();
     // Deltas in the store must not lead from one pack to another.
     store.gc().unwrap();
@@ -68,7 +68,7 @@ fn every_object_is_in_exactly_one_pack_and_private_ones_are_apart() {
         for pack in &packs {
             let ids = read_pack_index(&directory.join(format!("{}.idx", pack.name))).unwrap();
             let all = if pack.is_private { &mut private } else { &mut open };
-            assert!(ids.into_iter().all(|id| all.insert(id)), "an object is twice there");
+            assert!(ids.into_iter().all(|id| all.insert(id)), "an object is in two packs");
         }
         assert!(private.is_disjoint(&open));
         // Two versions of the private file, and of the directory that lists it.
@@ -107,7 +107,7 @@ fn objects_that_the_destination_has_are_left_out() {
 }
 
 #[test]
-fn a_damaged_commit_does_not_prevent_the_others() {
+fn a_damaged_commit_does_not_affect_the_others() {
     let (scratch, store, commits) = store_with_states();
     let directory = scratch.path().join("export");
     fs::create_dir(&directory).unwrap();

@@ -88,7 +88,7 @@ fn a_store_without_pins_becomes_empty() {
 }
 
 #[test]
-fn histories_become_deltas_of_limited_depth() {
+fn older_states_are_stored_as_deltas_of_limited_depth() {
     let bench = Bench::new();
     let mut files = Files::from([(b"other".to_vec(), file("o"))]);
     let mut pins = BTreeMap::new();
@@ -365,22 +365,22 @@ fn kill_everywhere(test: &str, work: fn(&Store)) {
 }
 
 #[test]
-fn gc_killed_anywhere_loses_nothing() {
-    kill_everywhere("gc::tests::gc_killed_anywhere_loses_nothing", |store| {
+fn gc_killed_at_any_point_loses_nothing() {
+    kill_everywhere("gc::tests::gc_killed_at_any_point_loses_nothing", |store| {
         store.gc().unwrap();
     });
 }
 
 #[test]
-fn merge_killed_anywhere_loses_nothing() {
-    kill_everywhere("gc::tests::merge_killed_anywhere_loses_nothing", |store| {
+fn merge_killed_at_any_point_loses_nothing() {
+    kill_everywhere("gc::tests::merge_killed_at_any_point_loses_nothing", |store| {
         store.merge().unwrap();
     });
 }
 
 #[test]
-fn gc_and_merge_failing_anywhere_lose_nothing() {
-    alone("gc::tests::gc_and_merge_failing_anywhere_lose_nothing", || {
+fn gc_and_merge_failing_at_any_point_lose_nothing() {
+    alone("gc::tests::gc_and_merge_failing_at_any_point_lose_nothing", || {
         let (whole, pins) = untidy_store();
         for (is_gc, errno) in [(true, 28), (false, 5)] {
             for nth in 0.. {

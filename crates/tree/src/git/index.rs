@@ -79,7 +79,7 @@ fn read_paths(index: &Path) -> Option<TrackedPaths> {
     let mut tracked = TrackedPaths { paths: entries.paths(&bytes)?, is_incomplete: false };
     // A split index keeps most of its entries in another file. Entries that have been removed since
     // the split still count as tracked, so a capture may cover more than necessary. It covers less
-    // only if that file cannot be read, and this is reported.
+    // only if the other file cannot be read, which is reported.
     let extensions = Extensions::new(&bytes, entries.end).flatten();
     for extension in extensions.filter(|extension| extension.signature == b"link") {
         let shared = Oid::from_slice(extension.content)?;
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_index_tracks_nothing_and_has_no_copy() {
+    fn a_damaged_index_tracks_nothing_and_cannot_be_copied() {
         let scratch = GitScratch::new();
         let mut signed = b"DIRC\0\0\0\x02\0\0\0\x09".to_vec();
         signed.extend_from_slice(&Sha1::digest(&signed));
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_split_index_has_no_copy() {
+    fn a_split_index_cannot_be_copied() {
         let scratch = GitScratch::new();
         scratch.write("a", "a");
         scratch.git(&["add", "a"]);

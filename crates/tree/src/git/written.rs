@@ -20,7 +20,8 @@ impl GitDirectory {
 
 impl GitObjects {
     /// True if git may have written a file or link with this content: the repository has the
-    /// content, perhaps with other line ends. Other filters, such as those of LFS, are not known.
+    /// content, perhaps with different line endings. Content that git changed with a filter, such
+    /// as the one of LFS, is not recognized.
     pub fn has_content(&self, content: &[u8]) -> bool {
         let has = |content: &[u8]| {
             let oid = Oid::of(ObjectKind::Blob, content);
@@ -34,7 +35,7 @@ impl GitObjects {
     }
 }
 
-/// Converts line ends of Windows to those of Unix, as git does before it stores a file.
+/// Converts Windows line endings to Unix line endings, as git does before it stores a file.
 fn normalize_line_ends(content: &[u8]) -> Cow<'_, [u8]> {
     if !content.windows(2).any(|pair| pair == b"\r\n") {
         return Cow::Borrowed(content);
@@ -51,7 +52,7 @@ mod tests {
     use crate::git::testing::GitScratch;
 
     #[test]
-    fn loose_packed_and_borrowed_content_is_found() {
+    fn loose_and_packed_and_borrowed_content_is_found() {
         let scratch = GitScratch::new();
         scratch.git(&["init", "-q", "-b", "main", "one"]);
         let one = scratch.root().join("one");

@@ -104,7 +104,7 @@ fn the_mirror_of_another_store_is_not_changed() {
 }
 
 #[test]
-fn a_damaged_pin_does_not_prevent_copies_of_the_others() {
+fn the_other_pins_are_copied_if_one_is_damaged() {
     let bench = Bench::new();
     let whole = bench.edited(1, 2);
     let before = bench.listing();

@@ -4,7 +4,7 @@ use crate::pack::MAX_OBJECT;
 
 /// The length in bytes of the blocks that are looked up in the base.
 const BLOCK: usize = 16;
-/// The maximum number of bytes that one instruction can copy in every version of the format.
+/// The maximum number of bytes per copy instruction that all versions of the format allow.
 const MAX_COPY: usize = 0xffff;
 const MAX_INSERT: usize = 0x7f;
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -206,7 +206,7 @@ struct BlockTable {
 }
 
 impl BlockTable {
-    /// The maximum number of blocks in a slot that are tried.
+    /// The maximum number of blocks that are tried in a slot.
     const MAX_TRIES: usize = 8;
     const NONE: u32 = u32::MAX;
 

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn endless_numbers_are_refused() {
+    fn numbers_that_do_not_end_are_refused() {
         assert_eq!(parse_distance(&[0xff; 32]), None);
         assert_eq!(parse_entry_head(&[0xff; 8]), None);
     }

@@ -264,8 +264,8 @@ impl Harm {
     }
 }
 
-/// Finds the only objects that may be lost: those whose entries were damaged, and those whose
-/// deltas depend on them.
+/// Finds the objects that may be lost: those whose entries were damaged, and those whose deltas
+/// depend on them. No other object may be lost.
 fn find_hit_objects(origin: &SourcePack, gone: &std::ops::Range<u64>) -> HashSet<Oid> {
     let ends = origin.objects.iter().skip(1).map(|next| next.offset).chain([origin.file.end()]);
     let mut hit = HashSet::new();
@@ -348,7 +348,7 @@ fn damaged_store() -> (Bench, BTreeMap<PinName, Files>) {
 }
 
 #[test]
-fn a_repair_killed_anywhere_loses_nothing() {
+fn a_repair_killed_at_any_point_loses_nothing() {
     if child(|store| drop(store.repair(&ignore_progress).unwrap())) {
         return;
     }
@@ -356,7 +356,7 @@ fn a_repair_killed_anywhere_loses_nothing() {
     for nth in 0.. {
         let mut bench = whole.copy();
         let ending =
-            kill_at("repair::tests::a_repair_killed_anywhere_loses_nothing", nth, &bench.store);
+            kill_at("repair::tests::a_repair_killed_at_any_point_loses_nothing", nth, &bench.store);
         assert!(nth > 8 || ending == Ending::Killed, "{nth}");
         bench.reopen();
         let report = bench.store.repair(&ignore_progress).unwrap();
@@ -375,8 +375,8 @@ fn a_repair_killed_anywhere_loses_nothing() {
 }
 
 #[test]
-fn a_repair_that_fails_anywhere_loses_nothing() {
-    alone("repair::tests::a_repair_that_fails_anywhere_loses_nothing", || {
+fn a_repair_that_fails_at_any_point_loses_nothing() {
+    alone("repair::tests::a_repair_that_fails_at_any_point_loses_nothing", || {
         let (whole, pins) = damaged_store();
         for nth in 0.. {
             let bench = whole.copy();

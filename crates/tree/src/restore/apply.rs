@@ -204,8 +204,7 @@ impl Restore<'_> {
             for result in results {
                 match result {
                     Ok(file) => staged.extend(file),
-                    // The other files are still tried, so that all paths that fail are reported
-                    // together.
+                    // All results are examined, so that all paths that fail are reported together.
                     Err(failure) => failures.push(failure),
                 }
             }
@@ -378,8 +377,8 @@ impl Restore<'_> {
         }
     }
 
-    /// If a process that had an old file open wrote to it after it was moved aside, saves the file
-    /// under a visible name, because no checkpoint holds the new content.
+    /// Saves an old file under a visible name if a process that had it open wrote to it after it
+    /// was moved aside. No checkpoint holds this new content.
     fn save_if_written(&self, number: usize, step: &Step) -> io::Result<Option<RelPath>> {
         if !matches!(step.action(), Action::Replace | Action::Delete) {
             return Ok(None);
@@ -458,7 +457,7 @@ impl Restore<'_> {
         if as_planned { Ok(()) } else { Err(RestoreError::Unverified(step.path.clone())) }
     }
 
-    /// Makes writable all directories in which the restore changes names, from the top down.
+    /// Makes the directories in which the restore changes names writable, from the top down.
     pub(super) fn loosen_directories(&self, steps: &[Step]) -> Result<(), RestoreError> {
         let listed = self.journal.loosened.iter().map(|(path, _)| path);
         let made = steps.iter().filter(|step| step.final_mode().is_some()).map(|step| &step.path);
@@ -542,8 +541,8 @@ impl Restore<'_> {
 
     pub(super) fn unlink_if_exists(&self, path: &RelPath) -> io::Result<()> {
         let Some((directory, name)) = self.open_parent(path)? else { return Ok(()) };
-        // Removing may fail in a directory that is not writable, even if there is nothing to
-        // remove.
+        // In a directory that is not writable, the call that removes a file may fail even if there
+        // is no such file.
         if matches!(beneath::stat_at(&directory, &name), Err(error) if error.kind() == io::ErrorKind::NotFound)
         {
             return Ok(());

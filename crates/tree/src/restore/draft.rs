@@ -231,8 +231,8 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
         }
     }
 
-    /// Marks as kept the paths that appeared after the target was captured and that the current
-    /// state does not cover.
+    /// Marks paths as kept if they appeared after the target was captured and the current state
+    /// does not cover them.
     pub(super) fn keep_unsaved_paths(&mut self) -> Result<(), PlanError> {
         let planner = self.planner;
         let written: HashSet<&RelPath> = self.steps.iter().map(|step| &step.path).collect();

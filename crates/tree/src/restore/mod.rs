@@ -48,8 +48,8 @@ pub struct RestoreTarget<'a> {
     pub filter: &'a Filter,
     /// The paths that the state does not cover.
     pub uncovered: &'a [Uncovered],
-    /// The state after a restore, if this target undoes that restore. Paths that still have that
-    /// state are not guarded, so that everything that the restore did is undone.
+    /// The state after a restore, if this target undoes that restore. Paths that are still in that
+    /// state are not guarded, so the whole restore is undone.
     pub undoes: Option<Oid>,
     /// Paths that are not guarded, because the calls that are taken back named them.
     pub released: &'a [RelPath],
@@ -91,8 +91,8 @@ pub struct Plan {
     /// user owns the current file or will own the new one.
     #[serde(default)]
     pub unprivileged: Vec<RelPath>,
-    /// Files that root keeps instead of giving them to the owner of the current file or of the
-    /// directory, because it is unknown whether that user is allowed to read them.
+    /// Files that root does not give to the owner of the current file or of the directory, because
+    /// it is unknown whether that user is allowed to read them.
     #[serde(default)]
     pub disowned: Vec<RelPath>,
     /// Paths that prevent the plan from being applied.
@@ -407,8 +407,8 @@ impl Lock<'_> {
         let _ = journal::Journal::end(&self.directory);
     }
 
-    /// Leaves the remaining work of a successful restore to the next [`Lock`], which reports
-    /// [`Recovery::Restored`].
+    /// Keeps a successful restore open, so that the caller's further work can be done later: the
+    /// next [`Lock`] reports [`Recovery::Restored`].
     pub fn keep_restore_open(&mut self) {
         // If the journal cannot be renamed, the next process that takes the lock finds that all
         // files are restored.

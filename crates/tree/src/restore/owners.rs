@@ -1,5 +1,6 @@
-//! Owners of restored files. Files that an ordinary user restores belong to that user. Root gives
-//! each file to the owner of the file that it replaces, or of the directory that it is in.
+//! Owners of restored files. Files that an ordinary user restores belong to that user. If root
+//! restores a file that all users may read, it gives the file to the owner of the file that it
+//! replaces, or else to the owner of the directory. Root keeps all other files.
 
 use std::io;
 use std::os::fd::BorrowedFd;

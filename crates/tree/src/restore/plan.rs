@@ -151,7 +151,7 @@ impl<'a> Planner<'a, '_> {
         Ok(differences)
     }
 
-    /// Drops the differences at skipped paths, and those that depend on them.
+    /// Drops the differences at skipped paths, and those that cannot be applied without them.
     fn drop_skipped(&self, differences: &mut Vec<Difference>) -> Result<(), PlanError> {
         // A directory can be replaced only together with everything in it.
         let held = find_swaps(differences)
@@ -260,8 +260,8 @@ impl<'a> Planner<'a, '_> {
         Ok(in_the_way)
     }
 
-    /// Finds the files that the restore being undone created or changed and that the current capture
-    /// lacks, because the rules exclude them or because they are too large.
+    /// Finds the files that the current capture lacks, although the restore that is being undone
+    /// created or changed them. They are too large, or the rules exclude them.
     fn find_uncaptured_since_restore(&self) -> Result<Vec<RelPath>, PlanError> {
         let store = self.lock.store();
         let Some(led_to) = self.target.undoes else { return Ok(Vec::new()) };

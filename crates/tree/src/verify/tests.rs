@@ -164,7 +164,7 @@ fn broken_indexes_are_found() {
 }
 
 #[test]
-fn many_lost_paths_are_counted() {
+fn lost_paths_beyond_the_limit_are_only_counted() {
     let bench = Bench::new();
     let files: Files = (0..1500)
         .map(|number| (format!("d{}/{number:04}", number % 2).into_bytes(), file("the same")))

@@ -47,7 +47,7 @@ fn weights_agree_with_git() {
         let weights = bench.store.weigh_pins(&names).unwrap();
         assert_eq!(weights, weigh_by_git(&bench, &names));
         assert!(weights.iter().all(|weight| *weight > 0));
-        // The order does not matter, nor does a pin that is listed twice.
+        // The pins can be listed in any order. A pin that is listed again weighs nothing.
         names.sort_by_key(|name| name.seq * 7 % 5);
         names.push(names[0].clone());
         assert_eq!(bench.store.weigh_pins(&names).unwrap(), weigh_by_git(&bench, &names));

@@ -105,7 +105,7 @@ fn pins_move_into_a_workspace_that_was_never_captured() {
 }
 
 #[test]
-fn numbers_that_are_large_enough_do_not_change() {
+fn pins_are_renumbered_only_if_their_numbers_are_too_small() {
     let bench = Bench::new();
     let store = &bench.store;
     make_pins(store, "old", 3);
@@ -151,8 +151,8 @@ fn impossible_moves_are_refused() {
 }
 
 #[test]
-fn a_move_killed_anywhere_loses_no_pin() {
-    const TEST: &str = "workspaces::tests::a_move_killed_anywhere_loses_no_pin";
+fn a_move_killed_at_any_point_loses_no_pin() {
+    const TEST: &str = "workspaces::tests::a_move_killed_at_any_point_loses_no_pin";
     if child(|store| assert!(move_pins(store).is_ok())) {
         return;
     }
@@ -205,8 +205,8 @@ fn rename_workspaces(from: &Bench, to: &Bench, ids: &dyn Fn(&Bench) -> [Workspac
 }
 
 #[test]
-fn a_move_that_fails_anywhere_loses_no_pin() {
-    alone("workspaces::tests::a_move_that_fails_anywhere_loses_no_pin", || {
+fn a_move_that_fails_at_any_point_loses_no_pin() {
+    alone("workspaces::tests::a_move_that_fails_at_any_point_loses_no_pin", || {
         let mut point = 0;
         loop {
             let bench = Bench::new();

@@ -374,7 +374,7 @@ fn special_and_oversized_files_are_reported() {
 }
 
 #[test]
-fn too_many_files_are_refused_early() {
+fn a_workspace_with_too_many_files_is_refused() {
     let mut scratch = Scratch::new();
     scratch.rules.max_files = 10;
     for number in 0..10 {
@@ -391,7 +391,7 @@ fn too_many_files_are_refused_early() {
 }
 
 #[test]
-fn a_capture_with_too_many_files_is_remembered() {
+fn it_is_remembered_that_a_workspace_has_too_many_files() {
     let mut scratch = Scratch::new();
     scratch.rules.max_files = 3;
     for path in ["a", "b", "c", "d", "data/x"] {
@@ -438,7 +438,7 @@ fn a_capture_with_too_many_files_is_remembered() {
 }
 
 #[test]
-fn the_limit_on_files_does_not_apply_to_a_restore() {
+fn the_limit_on_the_number_of_files_does_not_apply_to_a_restore() {
     let mut scratch = Scratch::new();
     scratch.write("a", "1");
     let capture = scratch.capture();

@@ -215,8 +215,8 @@ fn directories_that_appear_and_disappear_are_listed_again() {
     }
 }
 
-/// The rules that a capture applied and the `.gitignore` that it holds may belong to different
-/// moments. In that case, the next capture must not assume that they match.
+/// If a `.gitignore` changes during a capture, the capture may apply the old rules but store the
+/// new file. The next capture must not assume that they match.
 #[test]
 fn a_gitignore_that_changes_during_a_capture_is_applied_by_the_next_one() {
     let scratch = Scratch::in_memory();

@@ -244,7 +244,7 @@ fn a_broken_stat_cache_is_ignored() {
     }
 }
 
-/// Lists ways to break a pack that are detected when it is opened.
+/// Lists the kinds of damage to a pack that are noticed when the pack is opened.
 fn pack_damage() -> Vec<(&'static str, fn(&Path))> {
     vec![
         ("index with a wrong beginning", |pack| {
@@ -366,7 +366,7 @@ fn a_store_of_a_later_version_is_refused() {
     let path = scratch.store.directory().join("store.json");
     let text = fs::read_to_string(&path).unwrap();
     overwrite(&path, text.replace("\"version\":1", "\"version\":2").as_bytes());
-    // Even files that would otherwise be swept are left unchanged.
+    // Even temporary files, which would otherwise be removed, are left unchanged.
     fs::write(scratch.store.directory().join("tmp/theirs"), "x").unwrap();
     let before = read_directory(scratch.store.directory());
     let Err(error) = Store::open(scratch.store.directory()) else { panic!("opened") };

@@ -167,7 +167,7 @@ fn the_files_beside_a_database_are_left_out_with_it() {
 }
 
 #[test]
-fn a_log_is_not_restored_beside_a_guarded_database() {
+fn a_log_is_not_restored_if_its_database_is_guarded() {
     let scratch = Scratch::new();
     scratch.write(".gitignore", "*.db\n");
     let connection = open(&scratch.path("app.db"), "WAL");

@@ -303,7 +303,7 @@ enum Act {
 }
 
 fn any_path() -> impl Strategy<Value = String> {
-    // Some names sort just before or after a slash, so that git's order of entries matters.
+    // Some names sort just before or after a slash, so git's order of entries matters.
     let name = prop::sample::select(vec!["a", "a.b", "a0", "b", "c"]);
     prop::collection::vec(name, 1..4).prop_map(|names| names.join("/"))
 }

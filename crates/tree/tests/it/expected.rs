@@ -87,8 +87,8 @@ fn an_expectation_about_another_state_is_ignored() {
     assert_eq!(capture.tree, scratch.fresh().tree);
 }
 
-/// A capture reads back some of the objects that it relies on. The files of damaged ones are stored
-/// again even if no call is expected to change them.
+/// A capture reads back some of the objects that it relies on. If an object is damaged, its file is
+/// stored again even if no call is expected to change the file.
 #[test]
 fn a_damaged_object_outside_the_expected_paths_is_stored_again() {
     let mut scratch = Scratch::new();

@@ -1,5 +1,5 @@
-//! Restores that the system does not allow end with a clear error and leave the workspace
-//! unchanged.
+//! If the system does not allow a restore, the restore fails with a clear error and leaves the
+//! workspace unchanged.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -145,7 +145,7 @@ fn a_full_disk_leaves_the_workspace_unchanged() {
 }
 
 #[test]
-fn the_others_are_restored_if_there_is_no_space_for_one_file() {
+fn if_one_file_does_not_fit_on_the_disk_the_others_can_be_restored() {
     let scratch = Scratch::new();
     let Some(_tmpfs) = Tmpfs::mount(&scratch.root, "1m") else {
         tell_skipped("cannot mount: that needs root");

@@ -32,7 +32,7 @@ fn a_rollback_whose_safety_checkpoint_fails_changes_nothing() {
 }
 
 #[test]
-fn a_rollback_works_with_more_files_than_the_limit() {
+fn a_rollback_works_even_with_too_many_files_to_capture() {
     let mut scratch = Scratch::new();
     scratch.rules.max_files = 3;
     scratch.write("a", "1");

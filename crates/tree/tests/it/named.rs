@@ -189,7 +189,7 @@ fn a_named_directory_with_many_files_does_not_make_the_capture_fail() {
 }
 
 #[test]
-fn many_files_over_the_budget_are_reported_by_their_directory() {
+fn the_directory_is_reported_if_many_files_in_it_are_over_the_budget() {
     let mut scratch = Scratch::new();
     scratch.rules.max_named_size = 1;
     scratch.write(".gitignore", "data/\n");
@@ -260,7 +260,7 @@ fn a_restore_replaces_a_directory_that_can_be_regenerated() {
 }
 
 #[test]
-fn a_limit_on_files_never_blocks_a_restore() {
+fn a_limit_on_the_number_of_files_never_blocks_a_restore() {
     let mut scratch = Scratch::new();
     scratch.rules.max_files = 5;
     scratch.write("a", "1");

@@ -416,8 +416,7 @@ fn readers_never_wait() {
     let capture = scratch.capture();
     for what in ["workspace", "store"] {
         let (mut child, _said) = start_holder("readers_never_wait", &scratch, what);
-        // There is a file to sweep, but no process may sweep it while another process holds the
-        // lock.
+        // No process may remove this leftover file while another process holds the lock.
         fs::write(scratch.store.directory().join("tmp/leftover"), "x").unwrap();
         let store = Store::open(scratch.store.directory()).unwrap();
         let id = store.workspace_id(&scratch.root);
@@ -427,7 +426,7 @@ fn readers_never_wait() {
         assert_eq!(pin.tree, capture.tree);
         store.read_object(&pin.tree).unwrap();
         assert!(store.workspace_info(&id).unwrap().is_some());
-        assert!(store.directory().join("tmp/leftover").exists(), "swept under a lock");
+        assert!(store.directory().join("tmp/leftover").exists(), "removed under a lock");
         assert!(child.try_wait().unwrap().is_none(), "waited for {what}");
         child.kill().unwrap();
         child.wait().unwrap();
@@ -462,7 +461,7 @@ fn workspaces_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn a_store_without_space_is_an_error() {
+fn a_store_that_runs_out_of_space_is_an_error() {
     let Some(scratch) = Scratch::with_small_store(1) else { return };
     scratch.write("a", "1");
     scratch.write("d/b", "2");
@@ -540,8 +539,8 @@ fn space_that_becomes_available_again_is_used() {
     assert_sound(&scratch, &earlier);
 }
 
-/// Each process keeps the state of the last capture in memory. The other one changes the cache on
-/// disk in the meantime.
+/// Each of two processes keeps the state of its last capture in memory while the other process
+/// changes the cache on disk.
 #[test]
 fn processes_that_take_turns_leave_an_intact_cache() {
     let scratch = Scratch::new();

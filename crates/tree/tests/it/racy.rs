@@ -124,7 +124,7 @@ fn a_change_with_an_old_modification_time_is_noticed() {
 }
 
 #[test]
-fn another_file_of_the_same_size_and_time_is_noticed() {
+fn a_replacement_of_the_same_size_and_time_is_noticed() {
     for mut scratch in all_file_systems() {
         scratch.ahead = HOUR;
         scratch.write("d/f", "one");

@@ -78,7 +78,7 @@ fn unchanged_files_are_not_touched() {
 }
 
 #[test]
-fn single_paths_are_restored_alone() {
+fn only_requested_paths_are_restored() {
     let scratch = project();
     let capture = scratch.capture();
     scratch.write("src/main.rs", "changed");
@@ -128,7 +128,7 @@ fn an_empty_tree_can_be_restored() {
 }
 
 #[test]
-fn guarded_files_are_restored_only_by_name() {
+fn guarded_files_are_restored_only_if_they_are_named() {
     let scratch = Scratch::new();
     scratch.write(".gitignore", ".env\n*.db\n");
     scratch.write(".env", "KEY=1");
@@ -306,7 +306,7 @@ fn a_path_that_cannot_be_captured_blocks_the_plan() {
 }
 
 #[test]
-fn many_files_in_the_way_block_no_plan() {
+fn a_plan_is_not_blocked_by_the_number_of_files_in_the_way() {
     let mut scratch = Scratch::new();
     scratch.rules.max_files = 20;
     scratch.write("thing", "a file");
@@ -338,7 +338,7 @@ fn nothing_is_restored_through_a_symlink() {
 }
 
 #[test]
-fn a_directory_swapped_for_a_link_after_the_plan_is_noticed() {
+fn replacing_a_directory_with_a_link_after_planning_is_noticed() {
     let scratch = Scratch::new();
     scratch.write("dir/file", "1");
     let capture = scratch.capture();
@@ -496,9 +496,9 @@ fn a_write_to_the_old_file_while_it_is_being_replaced_is_kept() {
     // This file sorts after `a-log`, so it is replaced later.
     let path = scratch.path("other/150");
     let inode = fs::symlink_metadata(&path).unwrap().ino();
-    // A program that has the old `a-log` open writes to it after the restore has replaced it but
-    // still has other files to replace. The thread returns true if the old file still had a name at
-    // that time.
+    // A program has the old `a-log` open. It writes to the file after the restore has replaced it,
+    // but before the restore has replaced all other files. The thread returns true if the old file
+    // still had a name at that time.
     let writer = std::thread::spawn(move || {
         while fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.ino() == inode) {}
         open.write_all(b"more\n").unwrap();

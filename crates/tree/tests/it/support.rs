@@ -50,8 +50,8 @@ pub struct Scratch {
     pub rules: CaptureRules,
     pub named: Vec<RelPath>,
     pub swept: Vec<RelPath>,
-    /// The amount of time by which the clock for captures is ahead. If the clock is an hour ahead,
-    /// all files are old enough to be trusted.
+    /// The time by which the clock that captures use is ahead. If it is an hour ahead, all files
+    /// are old enough to be trusted.
     pub ahead: Duration,
 }
 
@@ -531,7 +531,7 @@ pub fn rel(path: &str) -> RelPath {
     RelPath::new(path).unwrap()
 }
 
-/// Runs a test in a separate process, which calls the same test again.
+/// Runs the body of a test in a separate process. The test starts itself in that process.
 pub fn in_own_process(test: &str, body: impl FnOnce()) {
     const MARK: &str = "TAKEBACK_TEST_CHILD";
     if std::env::var_os(MARK).is_some_and(|mark| mark == test) {

@@ -1,5 +1,5 @@
-//! Processes that take turns. Each of them keeps states and packs in memory, and has to notice what
-//! the other one has changed.
+//! Processes that take turns. Each keeps states and packs in memory, and has to notice the changes
+//! that the others make.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,8 +37,8 @@ fn overwrite(path: &Path, content: &[u8]) {
     fs::write(path, content).unwrap();
 }
 
-/// Another process applies other rules, so that its cache has the same files but knows less about
-/// them. Entries of the state in memory must not be added to that cache.
+/// Another process applies other rules, so its cache has the same files but knows less about them.
+/// Entries of the state in memory must not be added to that cache.
 #[test]
 fn a_kept_state_is_not_mixed_with_the_cache_of_another_process() {
     let mut scratch = Scratch::new();
@@ -64,10 +64,10 @@ fn a_kept_state_is_not_mixed_with_the_cache_of_another_process() {
     scratch.fsck();
 }
 
-/// The process that captures has the objects in a kept state and in open packs, but another process
-/// has removed them from the store.
+/// The capturing process still has the objects in a kept state and in open packs, but another
+/// process has removed them from the store.
 #[test]
-fn a_capture_stores_again_what_another_process_has_removed() {
+fn objects_that_another_process_has_removed_are_stored_again() {
     let changes: [(&str, StoreChange); 5] = [
         ("gc", |_, other| assert_ne!(other.gc().unwrap().objects_dropped, 0)),
         ("repair", |scratch, other| {

@@ -28,7 +28,7 @@ pub(crate) struct Confirm {
     pub(crate) plan: Load<Box<Plan>>,
     /// The index of the chosen button. The first one changes nothing.
     pub(crate) button: usize,
-    /// The index of the selected file among those about which the user has to decide.
+    /// The index of the selected file in the list of files that the user has to decide about.
     pub(crate) file: usize,
     pub(crate) top: usize,
     /// The path and the versions of the selected file, if the file has conflicts.
@@ -41,7 +41,7 @@ pub(crate) struct Confirm {
     pub(crate) has_changed: bool,
 }
 
-/// A file about which the user has to decide.
+/// A file that the user has to decide about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OpenQuestion {
     pub(crate) path: RelPath,
@@ -80,7 +80,7 @@ impl Confirm {
         buttons
     }
 
-    /// Lists the files about which the user has to decide.
+    /// Lists the files that the user has to decide about.
     pub(crate) fn questions(&self) -> Vec<OpenQuestion> {
         let (Wanted::Undo { files, taken, .. }, Some(plan)) = (&self.wanted, self.plan.ready())
         else {

@@ -116,7 +116,7 @@ impl List {
         self.paths = paths;
     }
 
-    /// Finds the agent whose later turn changed a path.
+    /// Finds the agent that changed a path in a later turn.
     pub(crate) fn find_later_agent<'t>(
         &self,
         timeline: &'t Timeline,
@@ -175,7 +175,7 @@ impl List {
         found.is_some()
     }
 
-    /// Moves the selection by a number of lines that can be selected.
+    /// Moves the selection up or down by a number of selectable lines.
     pub(crate) fn move_by(&mut self, distance: isize) {
         let step = distance.signum();
         for _ in 0..distance.unsigned_abs() {
@@ -199,7 +199,7 @@ impl List {
         self.settle(if is_last { -1 } else { 1 });
     }
 
-    /// Selects the line at a place on the screen, if it can be selected.
+    /// Selects a line by its index, if the line can be selected.
     pub(crate) fn select_line(&mut self, line: usize) -> bool {
         let is_selectable = self.is_selectable(line);
         if is_selectable {
@@ -212,7 +212,7 @@ impl List {
         matches!(self.lines.get(line), Some(ListLine::Entry(_) | ListLine::Step(..)))
     }
 
-    /// Moves the selection from a heading to the next entry in a direction.
+    /// Moves the selection from a heading to the next entry in the given direction.
     fn settle(&mut self, step: isize) {
         while self.at < self.lines.len() && !self.is_selectable(self.at) {
             match self.at.checked_add_signed(step) {

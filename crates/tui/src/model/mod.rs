@@ -1,4 +1,4 @@
-//! The state of the history's screen. Only `update` changes it, and only `view` shows it.
+//! The state of the history screen. Only `update` changes it, and only `view` shows it.
 
 pub(crate) mod dialog;
 pub(crate) mod list;
@@ -111,7 +111,7 @@ impl SubjectKind {
     }
 }
 
-/// The state of the history's screen.
+/// The state of the history screen.
 #[derive(Debug)]
 pub(crate) struct Model {
     /// The path of the workspace, as the screen shows it.
@@ -133,7 +133,7 @@ pub(crate) struct Model {
     pub(crate) dialog: Option<Dialog>,
     /// The sessions, while they are shown in place of the history.
     pub(crate) reader: Option<Reader>,
-    /// True if the screen shows only sessions, so that the user cannot return to a history.
+    /// True if the program shows only sessions, and there is no history to return to.
     pub(crate) is_reader_only: bool,
     pub(crate) note: Option<Note>,
     /// True if the screen must be closed as soon as the plan has been carried out.

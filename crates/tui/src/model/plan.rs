@@ -149,7 +149,10 @@ pub(crate) fn describe_result(view: &RollbackView) -> Vec<String> {
         lines.push(format!("Continue with `{}`.", command.join(" ")));
     }
     for saved in &view.saved {
-        lines.push(format!("{saved} was written to meanwhile, and is kept under this name."));
+        lines.push(format!(
+            "Another process wrote to a file that was being replaced. Its version is kept as \
+             {saved}."
+        ));
     }
     let failed = view.elsewhere.iter().filter_map(|group| {
         let error = group.error.as_ref()?;

@@ -49,7 +49,7 @@ fn a_plan_counts_files_and_not_their_directories() {
 }
 
 #[test]
-fn the_foot_offers_to_take_back_a_rollback_only_after_one() {
+fn taking_back_a_rollback_is_offered_only_if_there_is_one() {
     let mut player = Player::with_story(140, 24);
     player.expect_no("U take back");
     player.press("\n>\n");
@@ -57,7 +57,7 @@ fn the_foot_offers_to_take_back_a_rollback_only_after_one() {
 }
 
 #[test]
-fn chosen_files_are_restored_alone() {
+fn only_chosen_files_are_restored() {
     let mut player = Player::with_story(100, 24);
     player.press("j ");
     assert!(player.model.is_pane_focused);
@@ -71,7 +71,7 @@ fn chosen_files_are_restored_alone() {
 }
 
 #[test]
-fn files_that_the_user_edited_since_are_marked_and_undo_is_offered() {
+fn files_that_the_user_has_edited_since_the_turn_are_marked_and_undo_is_offered() {
     let mut player = Player::with_story(140, 24);
     player.write("CHANGES.md", "- one\n- two\n- mine\n");
     player.open();
@@ -82,7 +82,7 @@ fn files_that_the_user_edited_since_are_marked_and_undo_is_offered() {
 }
 
 #[test]
-fn files_that_another_agent_changed_since_are_marked_with_its_name() {
+fn files_that_another_agent_has_changed_since_the_turn_are_marked_with_its_name() {
     let mut player = Player::with_story(140, 24);
     player.play_turn("codex:b2", "more", &[("src/cart.py", "nothing\n")]);
     player.open();
@@ -119,7 +119,7 @@ fn conflicts_are_decided_per_file_with_three_versions() {
 }
 
 #[test]
-fn a_plan_that_is_outdated_is_not_applied() {
+fn an_outdated_plan_is_not_applied() {
     let mut player = Player::with_story(100, 24);
     player.press("\n");
     player.play_turn("claude:a1", "meanwhile", &[("new", "1")]);
@@ -187,7 +187,7 @@ fn pasted_text_answers_no_question() {
 }
 
 #[test]
-fn ctrl_c_during_a_restore_ends_the_screen_after_the_restore_and_prints_the_result() {
+fn after_ctrl_c_a_restore_is_finished_and_its_result_is_printed() {
     let mut player = Player::with_story(100, 24);
     player.press("\n>");
     let commands = update(&mut player.model, Message::Input(Input::Key(Key::Enter)));
@@ -200,7 +200,7 @@ fn ctrl_c_during_a_restore_ends_the_screen_after_the_restore_and_prints_the_resu
 }
 
 #[test]
-fn a_chosen_file_whose_name_looks_like_a_pattern_is_restored_alone() {
+fn choosing_a_file_whose_name_looks_like_a_pattern_restores_no_other_file() {
     let mut player = Player::new(100, 24);
     player.write("f1", "1\n");
     player.play_turn("claude:a1", "write both", &[("f[1]", "2\n"), ("f1", "2\n")]);
@@ -218,7 +218,7 @@ fn a_chosen_file_whose_name_looks_like_a_pattern_is_restored_alone() {
 }
 
 #[test]
-fn an_answer_is_possible_only_once_the_plan_is_there() {
+fn a_question_can_be_answered_only_once_the_plan_is_ready() {
     let mut player = Player::with_story(100, 24);
     player.held = Some(Vec::new());
     player.press("j\n");
@@ -275,7 +275,7 @@ fn the_command_that_continues_a_conversation_is_copied_and_shown() {
 }
 
 #[test]
-fn an_agent_at_work_is_shown_and_named_in_the_plan() {
+fn a_working_agent_is_shown_and_named_in_the_plan() {
     let mut player = Player::with_story(100, 24);
     player.report("claude:a1", ReportedEvent::TurnStart { prompt: Some("more".into()) });
     player.begin_call("claude:a1", "c9", &["x"]);

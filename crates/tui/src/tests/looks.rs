@@ -87,7 +87,7 @@ fn without_unicode_the_screen_is_pure_ascii() {
 }
 
 #[test]
-fn without_colors_the_signs_and_weights_remain() {
+fn without_colors_the_text_and_the_highlighting_remain() {
     let player = Player::with_story(140, 24);
     let plain = player.draw(PLAIN);
     assert!(plain.content.iter().all(|cell| cell.fg == Color::Reset && cell.bg == Color::Reset));

@@ -51,7 +51,7 @@ fn a_new_turn_does_not_move_the_selection() {
 }
 
 #[test]
-fn a_new_turn_keeps_the_chosen_files_and_the_place_in_the_pane() {
+fn a_new_turn_changes_neither_the_chosen_files_nor_the_place_in_the_pane() {
     let mut player = Player::with_story(100, 24);
     player.press("j j ");
     player.expect_part("[x] + test_cart.py");
@@ -79,7 +79,7 @@ fn a_narrow_screen_shows_one_pane_at_a_time() {
 }
 
 #[test]
-fn the_filter_follows_every_key_and_finds_prompts_and_files_and_commands() {
+fn the_filter_is_applied_after_every_key_and_finds_prompts_and_files_and_commands() {
     let mut player = Player::with_story(100, 24);
     let count = |player: &Player| {
         player.model.list.lines.iter().filter(|line| matches!(line, ListLine::Entry(_))).count()
@@ -91,7 +91,7 @@ fn the_filter_follows_every_key_and_finds_prompts_and_files_and_commands() {
         assert_eq!(count(&player), 2);
     }
     player.press("/zzz");
-    player.expect_part("Nothing has “zzz”.");
+    player.expect_part("Nothing contains “zzz”.");
     player.press("\u{8}\u{8}\u{8}discount\n");
     assert!(!player.model.is_filtering);
     assert_eq!(player.model.subject_words(), "add a discount");

@@ -29,7 +29,7 @@ use crate::update::update;
 use crate::view::draw;
 use crate::work::{Job, Work};
 
-/// The colors and characters of most tests.
+/// The colors and characters that most tests use.
 pub(super) const PLAIN: Theme = Theme { colors: Colors::None, is_unicode: true };
 
 /// The time at which each test begins: 12:00 on a Wednesday.

@@ -43,7 +43,7 @@ fn everything_that_was_said_can_be_searched_and_read() {
 fn a_search_without_results_suggests_what_to_try() {
     let mut player = Player::with_story(100, 20);
     player.press("szzz");
-    player.expect_part("No message has “zzz”.");
+    player.expect_part("No message contains “zzz”.");
     player.press("\u{8}\u{8}\u{8}");
     player.expect_part("2 sessions");
 }

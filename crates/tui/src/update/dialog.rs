@@ -84,7 +84,7 @@ impl Model {
         if Some(&confirm.wanted) == self.wanted_now().as_ref() {
             self.plan = confirm.plan;
         } else {
-            // The foot of the screen needs a plan of its own again.
+            // The foot of the screen must show the plan for the selection again.
             self.wanted = None;
         }
         self.note = Some(Note { text: "Nothing was changed.".into(), kind: NoteKind::Done });

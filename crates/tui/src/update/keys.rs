@@ -222,11 +222,12 @@ impl Model {
         self.pane.goal = Some(path);
     }
 
-    /// Asks the user whether to make this change, for which the plan may not be ready yet.
+    /// Asks the user whether to make this change. Its plan may not be ready yet.
     pub(super) fn ask_first(&mut self, wanted: Wanted) -> Vec<Command> {
         let mut commands = Vec::new();
         let subject = self.subject();
-        // The plan in the foot is shown at once, but the user may have edited files since it was made.
+        // The plan in the foot is shown at once, but the user may have edited files since it was
+        // made.
         let known = std::mem::replace(&mut self.plan, Load::Waiting);
         let known = match known {
             Load::Ready(plan) if Some(&wanted) == self.wanted.as_ref() => Load::Ready(plan),

@@ -132,7 +132,7 @@ impl Model {
         if is_first {
             return commands;
         }
-        // While an agent is at work, the plan would change with each of its calls.
+        // While an agent is working, the plan would change with each of its calls.
         if self.past.ready().is_some_and(|past| past.working.is_empty()) {
             self.wanted = None;
         }
@@ -160,7 +160,8 @@ impl Model {
     fn set_plan(&mut self, plan: Load<Box<Plan>>) {
         match &mut self.dialog {
             Some(Dialog::Confirm(confirm)) => {
-                // The user chose a button for the plan that was shown, not for another one.
+                // The button was selected for the plan that was shown. If the plan has changed, the
+                // selection is reset.
                 let digest = |plan: &Load<Box<Plan>>| plan.ready().map(|it| it.planned.digest());
                 if digest(&confirm.plan) != digest(&plan) {
                     confirm.has_changed = confirm.plan.ready().is_some();

@@ -21,7 +21,7 @@ use crate::theme::{Ink, Theme};
 /// The maximum number of paths that a plan lists.
 const PATHS: usize = 10;
 
-/// The maximum number of lines that are shown of each version of a file.
+/// The maximum number of lines shown for each version of a file.
 const VERSION_LINES: usize = 7;
 
 /// Draws the question of whether to carry out a plan.
@@ -77,7 +77,7 @@ fn describe_plan(confirm: &Confirm, plan: &Plan, theme: Theme, width: usize) -> 
     }
     let mut lines = vec![Line::styled(format!(" {summary}."), theme.style(Ink::Strong))];
     if confirm.has_changed {
-        let text = " ⚠ Files have changed since this was first shown: this is the plan now.";
+        let text = " ⚠ Files have changed since this was first shown. This is the new plan.";
         lines.push(Line::styled(text, theme.style(Ink::Warning)));
     }
     for warning in list_warnings(plan) {
@@ -127,7 +127,7 @@ fn list_paths(view: &RollbackView, theme: Theme) -> Vec<Line<'static>> {
     lines
 }
 
-/// Lists the files about which the user has to decide, with the versions of the selected one.
+/// Lists the files that the user has to decide about, with the versions of the selected one.
 fn describe_questions(
     confirm: &Confirm,
     questions: &[OpenQuestion],
@@ -172,7 +172,7 @@ fn describe_answer(answer: Answer) -> &'static str {
     }
 }
 
-/// Renders the three versions of a file beside each other, starting shortly before their first
+/// Renders the three versions of a file side by side, starting shortly before their first
 /// difference.
 fn render_versions(versions: &Versions, theme: Theme, width: usize) -> Vec<Line<'static>> {
     let none = vec!["(no such file)".to_owned()];
@@ -207,7 +207,7 @@ fn render_versions(versions: &Versions, theme: Theme, width: usize) -> Vec<Line<
     lines
 }
 
-/// Renders the buttons beside each other or, if they do not fit, below each other.
+/// Renders the buttons side by side or, if they do not fit, one below the other.
 fn render_buttons(confirm: &Confirm, theme: Theme, width: usize) -> Vec<Line<'static>> {
     let mut buttons = Vec::new();
     for (place, words) in confirm.buttons().into_iter().enumerate() {
@@ -241,8 +241,8 @@ fn render_hint(confirm: &Confirm, theme: Theme, width: usize) -> Line<'static> {
 /// Draws a text field.
 pub(super) fn draw_input(input: &TextInput, theme: Theme, buffer: &mut Buffer) {
     let (title, hint) = match input.purpose {
-        Purpose::Name(_) => ("Name this checkpoint", "An empty name removes it."),
-        Purpose::Checkpoint => ("Take a checkpoint now", "You may say why."),
+        Purpose::Name(_) => ("Name this checkpoint", "Leave it empty to remove the name."),
+        Purpose::Checkpoint => ("Take a checkpoint now", "You may give a reason."),
     };
     let width = usize::from(buffer.area.width);
     let mut line = LineBuilder::new(width);
@@ -251,7 +251,7 @@ pub(super) fn draw_input(input: &TextInput, theme: Theme, buffer: &mut Buffer) {
     let mut keys = LineBuilder::new(width);
     keys.add(&format!(" {hint}  "), theme.style(Ink::Faint));
     keys.add("Enter", theme.style(Ink::Key)).add(" do it  ", theme.style(Ink::Faint));
-    keys.add("Esc", theme.style(Ink::Key)).add(" leave", theme.style(Ink::Faint));
+    keys.add("Esc", theme.style(Ink::Key)).add(" cancel", theme.style(Ink::Faint));
     draw_panel(title, &[line.build(), Line::default(), keys.build()], theme, buffer);
 }
 

@@ -19,7 +19,7 @@ pub(super) fn describe(model: &Model) -> Option<Vec<Line<'static>>> {
         }
         Load::Ready(_) if !model.list.lines.is_empty() => return None,
         Load::Ready(past) if !past.timeline.entries.is_empty() => vec![
-            format!("Nothing has “{}”.", model.list.filter.trim()),
+            format!("Nothing contains “{}”.", model.list.filter.trim()),
             String::new(),
             "Esc shows all turns again.".into(),
             "`takeback search` searches the sessions of all agents.".into(),

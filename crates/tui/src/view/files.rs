@@ -20,8 +20,8 @@ enum FileLine {
     File(usize),
 }
 
-/// Lists the lines: a heading for each directory, and its files. The changes are sorted by path,
-/// but the files of a directory may not be next to each other.
+/// Lists the lines: a heading for each directory, and its files. The changes must be sorted so that
+/// the files of a directory are next to each other.
 fn list_lines(changes: &[TreeChange]) -> Vec<FileLine> {
     let mut lines = Vec::new();
     let mut last = None;
@@ -85,7 +85,7 @@ fn describe_nothing(model: &Model, theme: Theme) -> Vec<Line<'static>> {
         Some(SubjectKind::Turn | SubjectKind::Step) => {
             "The turn is still running, or changed no files that are covered."
         }
-        Some(SubjectKind::Manual) => "Nothing changed until the next checkpoint.",
+        Some(SubjectKind::Manual) => "There were no changes before the next checkpoint.",
         _ => "It changed no files.",
     };
     vec![Line::raw("No file changed."), Line::styled(why, theme.style(Ink::Faint))]

@@ -93,8 +93,8 @@ fn render_keys(model: &Model, theme: Theme, width: usize) -> Line<'static> {
     line.build()
 }
 
-/// Adds as many keys as fit. The last two are always shown: they open the help and leave the
-/// screen.
+/// Adds as many keys as fit. The last two, such as those for help and for quitting, are always
+/// added.
 pub(super) fn add_keys(line: &mut LineBuilder, keys: &[(&str, &str)], theme: Theme) {
     let width = |(key, words): &(&str, &str)| key.chars().count() + words.chars().count() + 3;
     let (first, last) = keys.split_at(keys.len().saturating_sub(2));

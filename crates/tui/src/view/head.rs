@@ -20,7 +20,8 @@ pub(super) fn draw(model: &Model, theme: Theme, area: Rect, buffer: &mut Buffer)
     buffer.set_line(area.x, area.y, &line.build(), area.width);
 }
 
-/// Describes the current state: an agent at work, a problem, or the last rollback.
+/// Describes the current state: a working agent, a problem, the last rollback, or the number of
+/// checkpoints.
 fn describe_state(model: &Model) -> (String, Ink) {
     let past = match &model.past {
         Load::Ready(past) => past,

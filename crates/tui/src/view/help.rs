@@ -24,10 +24,10 @@ const GROUPS: [(&str, &[(&str, &str)]); 4] = [
             ("→ ←", "open the steps of a turn, go to the right pane and back"),
             ("Tab 1–5", "files, diff, conversation, effects, coverage"),
             ("Space", "select a file to restore; a selects all"),
-            ("v", "the diff of this turn, or of everything since"),
+            ("v", "the diff of this turn, or of all changes since then"),
             ("o", "open or fold tool calls"),
-            ("d", "everything that changed since, in the pager"),
-            ("t", "times of day, or time since"),
+            ("d", "all changes since then, in the pager"),
+            ("t", "the time of day, or how long ago"),
         ],
     ),
     (
@@ -44,7 +44,7 @@ const GROUPS: [(&str, &[(&str, &str)]); 4] = [
             ("c", "take a checkpoint"),
             ("n", "name it"),
             ("p", "pin it, so that it is never pruned"),
-            ("q Esc", "leave"),
+            ("q Esc", "quit"),
         ],
     ),
 ];

@@ -74,7 +74,7 @@ impl ListView<'_> {
         line.build()
     }
 
-    /// Formats a time, as the time that has passed since then or as the time of day.
+    /// Formats a time as the time of day, or as the time that has passed since.
     fn time(&self, time: &str) -> String {
         let time: Timestamp = time.parse().unwrap_or_default();
         match self.model.has_absolute_times {
@@ -132,7 +132,7 @@ impl ListView<'_> {
         let ink = match (row.taken_back, row.prompt.is_some()) {
             (true, _) => Ink::TakenBack,
             (false, true) => Ink::Text,
-            // The user may not have written the reason.
+            // The reason may not have been written by the user.
             (false, false) => Ink::Faint,
         };
         let subject = takeback_base::columns::shorten(&subject, room.saturating_sub(used));
@@ -141,7 +141,7 @@ impl ListView<'_> {
         line.add(&badges, theme.style(Ink::Key)).add(&" ".repeat(gap), theme.style(Ink::Text));
     }
 
-    /// The counts and effects of a row, in columns of fixed width.
+    /// Renders the counts and effects of a row, in columns of fixed width.
     fn facts_of(&self, row: &RowView) -> Line<'static> {
         let theme = self.theme;
         let mut line = LineBuilder::new(self.width);

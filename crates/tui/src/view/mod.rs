@@ -74,7 +74,7 @@ fn draw_rules(theme: Theme, rule: Option<u16>, foot: Rect, buffer: &mut Buffer) 
     }
 }
 
-/// Puts as many lines into an area as fit.
+/// Draws as many lines as fit into an area.
 fn put_lines(buffer: &mut Buffer, area: Rect, lines: &[Line<'_>]) {
     for (y, line) in (area.y..area.bottom()).zip(lines) {
         buffer.set_line(area.x, y, line, area.width);

@@ -34,7 +34,7 @@ pub(super) fn draw(model: &Model, reader: &Reader, theme: Theme, buffer: &mut Bu
     draw_foot(model, reader, theme, layout.foot, buffer);
 }
 
-/// The first line: the words to search for, and the number of results.
+/// Draws the first line: the words to search for, and the number of results.
 fn draw_head(reader: &Reader, theme: Theme, area: Rect, buffer: &mut Buffer) {
     let width = usize::from(area.width);
     let number = match (&reader.found, reader.words.is_empty()) {
@@ -97,7 +97,7 @@ fn describe_nothing(reader: &Reader) -> Vec<Line<'static>> {
             vec!["No sessions yet.".to_owned(), "They appear with an agent’s next prompt.".into()]
         }
         words => vec![
-            format!("No message has “{}”.", one_line(words)),
+            format!("No message contains “{}”.", one_line(words)),
             "Try fewer words, or a part of a word with a star: migrat*".into(),
         ],
     };
@@ -166,7 +166,7 @@ fn draw_foot(model: &Model, reader: &Reader, theme: Theme, area: Rect, buffer: &
     lines.resize(usize::from(area.height.saturating_sub(2)), Line::default());
     let mut keys = LineBuilder::new(width);
     keys.add(" ", theme.style(Ink::Text));
-    let back = if model.is_reader_only { "leave" } else { "back to the history" };
+    let back = if model.is_reader_only { "quit" } else { "back to the history" };
     let last = [("?", "help"), ("q", "quit")];
     let shown = match (reader.is_typing, reader.is_pane_focused) {
         (true, _) => vec![("Enter", "done"), ("↑↓", "move")],

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn without_colors_only_the_weight_stays() {
+    fn without_colors_bold_text_stays_bold() {
         let line = parse_line("\u{1b}[1;31mb", false);
         assert_eq!(line.spans[0].style, Style::new().add_modifier(Modifier::BOLD));
     }

@@ -115,7 +115,7 @@ impl Workers {
         None
     }
 
-    /// Returns true if a worker may answer soon.
+    /// Returns true if a read or a job is waiting or running.
     pub(crate) fn is_busy(&self) -> bool {
         self.reads.is_busy() || self.finds.is_busy() || self.jobs.is_busy()
     }

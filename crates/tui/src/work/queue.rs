@@ -69,7 +69,7 @@ impl<J> Queue<J> {
     }
 
     /// Waits for the next job. A job with a quiet time is returned only once no other job has been
-    /// added for that time, because the user may still be moving on.
+    /// added for that time, because the user may still be moving through the list.
     pub(super) fn next(&self, idle: Duration, quiet: impl Fn(&J) -> Option<Duration>) -> Next<J> {
         let mut state = self.lock();
         state.is_working = false;
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_job_replaces_one_that_waits() {
+    fn a_newer_job_replaces_a_waiting_one() {
         let queue = Queue::new();
         queue.push(1, |_| false);
         queue.push(2, |_| false);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_queue_ends_its_thread_after_the_jobs_that_are_kept() {
+    fn a_closed_queue_ends_its_thread_once_the_kept_jobs_are_done() {
         let queue: Queue<u32> = Queue::new();
         queue.push(1, |_| false);
         queue.push(2, |_| false);

@@ -11,6 +11,7 @@ use takeback_undo::history::{
     WorkspaceRef, compare_with_present, find_other_workspaces, find_workspace, history_changed_at,
     revive_workspace,
 };
+use takeback_undo::rollback::ChosenPaths;
 use takeback_undo::view::text::{count, visible};
 use takeback_undo::view::{
     DiffView, diff_file, list_changed_paths, list_own_changes, read_timeline_at,
@@ -182,7 +183,8 @@ impl Work {
             false => list_own_changes(opened, &workspace, &history, found, &[])?,
             true => {
                 let (open, _revived) = revive_workspace(opened, &workspace.path)?;
-                compare_with_present(opened, &open, &history, found, &[])?.changes
+                compare_with_present(opened, &open, &history, found, &ChosenPaths::default())?
+                    .changes
             }
         };
         let mut diff = Diff::default();
@@ -208,7 +210,8 @@ impl Work {
         let paths = [path.clone()];
         let own = list_own_changes(opened, &workspace, &history, found, &paths)?;
         let (open, _revived) = revive_workspace(opened, &workspace.path)?;
-        let since = compare_with_present(opened, &open, &history, found, &paths)?.changes;
+        let chosen = paths.to_vec().into();
+        let since = compare_with_present(opened, &open, &history, found, &chosen)?.changes;
         let side = |changes: &[TreeChange], side: fn(&TreeChange) -> Option<ChangeSide>| {
             changes.iter().find(|change| change.path == *path).and_then(side)
         };

@@ -25,8 +25,8 @@ impl Work {
             return Ok(HashSet::new());
         }
         let options = SearchOptions { undone: true, limit: MAX_HITS, ..SearchOptions::default() };
-        // A word of the filter also matches the beginning of a longer word. In the other texts of a
-        // row, it matches anywhere in a word.
+        // In messages, a word of the filter matches whole words and the beginnings of longer ones.
+        // In a row's own texts and paths, it matches anywhere.
         let query: Vec<String> = words.split_whitespace().map(|word| format!("{word}*")).collect();
         let hits = match opened.ledger()? {
             Some(mut ledger) => {

@@ -11,11 +11,12 @@ use crate::host::Error;
 /// The maximum number of sessions or messages in a list.
 const MAX_FOUND: usize = 300;
 
-/// The maximum number of messages of a conversation that are shown. The latest ones are shown.
+/// The maximum number of messages to show. If a conversation has more, only the latest ones are
+/// shown.
 const MAX_MESSAGES: usize = 3_000;
 
 impl Work {
-    /// Lists the latest sessions, or finds the messages with these words.
+    /// Finds the messages that contain these words. Without words, lists the latest sessions.
     pub(super) fn find_sessions(
         &self,
         opened: &Opened,

@@ -51,7 +51,8 @@ pub struct ForkRequest {
 }
 
 impl ForkRequest {
-    /// Creates a request for the conversation and the files, in a directory beside the workspace.
+    /// Creates a request to fork the conversation, and to copy the files into a new directory
+    /// beside the workspace.
     pub fn new(from: ForkPoint) -> ForkRequest {
         ForkRequest {
             from,
@@ -69,8 +70,8 @@ impl ForkRequest {
 pub enum ForkFiles {
     /// Only the conversation is forked.
     Skip,
-    /// Only the conversation is forked. It continues in this directory, in which no file is
-    /// changed.
+    /// Only the conversation is forked. It continues in this directory, whose files stay as they
+    /// are.
     Stay(PathBuf),
     /// A new directory beside the workspace, such as `shop-fork` beside `shop`.
     Beside,
@@ -94,8 +95,8 @@ pub enum ForkPoint {
 pub enum SessionPoint {
     /// The end of the last turn that has not been taken back.
     LastTurn,
-    /// The end of the turn with this number: its last message, and the files after the last of its
-    /// calls that may have changed files.
+    /// The end of the turn with this number: its last message, and the files as they were after the
+    /// turn's last call that may have changed files.
     Turn(i64),
     /// A checkpoint of the session's workspace, given by its row number, step, name or id.
     Checkpoint(String),
@@ -176,7 +177,9 @@ pub enum ForkError {
     NoSuchTurn { session: String, turn: i64, turns: usize },
     #[error("checkpoint {0} belongs to no conversation")]
     NoConversation(Oid),
-    #[error("the ledger does not say where the conversation of {0} was at that checkpoint")]
+    #[error(
+        "the ledger does not say which messages the conversation of {0} had at that checkpoint"
+    )]
     PointUnknown(String),
     #[error("{0} cannot continue {1}, which belongs to another agent")]
     OtherAgent(String, String),
@@ -307,7 +310,7 @@ fn follow_fork(opened: &Opened, request: &ForkRequest, fork: &mut Fork) {
     }
 }
 
-/// Fails if the session belongs to a different agent from the one that is to continue the fork.
+/// Fails if the request names an agent and the session does not belong to it.
 fn check_agent(request: &ForkRequest, source: &ForkSource) -> Result<(), ForkError> {
     let Some(agent) = &request.agent else { return Ok(()) };
     let session = source.conversation.as_ref().map(|conversation| conversation.session.as_str());

@@ -200,8 +200,7 @@ fn find_files(
         let (session, turn) = (session.to_owned(), turn.map(|turn| turn.turn));
         ForkError::FilesUnknown { session, turn, before: near(before), after: near(after) }
     };
-    // If the directory is gone and has no history, the error is the same as for any other files
-    // that are not known.
+    // A missing directory without a history gives the same error as any other unknown state.
     let Ok(workspace) = find_workspace(opened, Path::new(path)) else {
         return Err(unknown(None, None));
     };

@@ -183,8 +183,8 @@ fn copy_repository(
         Ok(Some(copied)) => {
             if !copied.is_exact {
                 fork.warnings.push(
-                    "the copied repository is at its current commit, because the commit of that \
-                     moment could not be found in it"
+                    "the copied repository is at its current commit, because the commit of the \
+                     checkpoint could not be found in it"
                         .to_owned(),
                 );
             }

@@ -10,7 +10,7 @@ pub(crate) enum Claim {
     /// The call names the files it changes, and the path is not among them.
     None,
     /// The call's script is known to write only other files, or the call names other files but its
-    /// tool may change more than these files.
+    /// tool may also change files that the call does not name.
     Unlikely,
     /// The call may change anything.
     Any,
@@ -47,7 +47,7 @@ impl Doubt {
     }
 }
 
-/// Words in the names of tools that change exactly the files they name.
+/// Words in the names of editing tools. A call to such a tool changes only the files that it names.
 const EDITING_WORDS: [&str; 10] =
     ["edit", "write", "patch", "replace", "create", "insert", "delete", "remove", "move", "rename"];
 
@@ -69,7 +69,7 @@ pub(crate) fn find_claim(call: &CallRef, path: &RelPath, is_directory: bool) -> 
     }
 }
 
-/// Returns true if a tool with this name changes exactly the files that it names.
+/// Returns true if a call to a tool with this name changes only the files that the call names.
 fn is_editing_tool(tool: &str) -> bool {
     let tool = tool.to_ascii_lowercase();
     EDITING_WORDS.iter().any(|word| tool.contains(word))
@@ -89,7 +89,7 @@ pub(crate) fn find_editor_doubt(
 }
 
 /// Returns true if a path has the name of a file that an editor creates for itself: a swap, lock or
-/// backup file, or the file with which vim tests whether it may write to a directory.
+/// backup file, or the file that vim creates to test whether it may write to a directory.
 fn is_editors_own_file(path: &RelPath) -> bool {
     let Some(name) = path.as_path().file_name().and_then(|name| name.to_str()) else {
         return false;
@@ -101,8 +101,8 @@ fn is_editors_own_file(path: &RelPath) -> bool {
     is_swap || is_lock || is_backup || name == "4913"
 }
 
-/// Returns true if an editor had a file open in one of these states: editors keep a swap or lock
-/// file beside an open file.
+/// Returns true if one of these states shows that an editor had a file open. Editors keep a swap or
+/// lock file next to an open file.
 fn has_editor_file(store: &Store, trees: &[Oid], path: &RelPath) -> Result<bool, ObjectError> {
     let Some(name) = path.as_path().file_name().and_then(|name| name.to_str()) else {
         return Ok(false);

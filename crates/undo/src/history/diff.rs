@@ -11,6 +11,7 @@ use super::record::Checkpoint;
 use super::take::TakeError;
 use super::workspace::open_workspace;
 use crate::Opened;
+use crate::rollback::ChosenPaths;
 
 /// The reason why a comparison failed.
 #[derive(Debug, thiserror::Error)]
@@ -28,24 +29,23 @@ pub enum CompareError {
     Diff(#[from] DiffError),
 }
 
-/// Compares a checkpoint with the current state. If `paths` is not empty, compares only these files
-/// and directories.
+/// Compares a checkpoint with the current state. Compares only the chosen paths.
 pub fn compare_with_present(
     opened: &Opened,
     workspace: &Workspace<'_>,
     history: &History,
     checkpoint: &Checkpoint,
-    paths: &[RelPath],
+    chosen: &ChosenPaths,
 ) -> Result<Diff, CompareError> {
-    let diff = compare_tree(opened, workspace, history, &checkpoint.pin.tree, paths)?;
-    match find_missing(workspace.store(), &diff.from, &diff.to, paths)? {
+    let diff = compare_tree(opened, workspace, history, &checkpoint.pin.tree, chosen)?;
+    match find_missing(workspace.store(), &diff.from, &diff.to, chosen)? {
         Some(missing) => Err(CompareError::NoSuchPath(missing)),
         None => Ok(diff),
     }
 }
 
-/// Compares the current state of the workspace that a directory belongs to with an earlier tree of
-/// that workspace.
+/// Compares an earlier tree of a workspace with the current state. The workspace is the one that
+/// `directory` belongs to.
 pub fn compare_tree_with_present(
     opened: &Opened,
     directory: &Path,
@@ -53,7 +53,7 @@ pub fn compare_tree_with_present(
 ) -> Result<Diff, CompareError> {
     let workspace = open_workspace(opened, directory)?;
     let history = History::read(workspace.store(), workspace.id())?;
-    compare_tree(opened, &workspace, &history, tree, &[])
+    compare_tree(opened, &workspace, &history, tree, &ChosenPaths::default())
 }
 
 /// Compares the current states of two directories. Returns the changes that turn the first into the
@@ -97,49 +97,46 @@ fn compare_tree(
     workspace: &Workspace<'_>,
     history: &History,
     tree: &Oid,
-    paths: &[RelPath],
+    chosen: &ChosenPaths,
 ) -> Result<Diff, CompareError> {
     let mut lock = opened.lock(workspace)?;
-    let options = DiffOptions { paths: without_patterns(paths), ..DiffOptions::new(&opened.rules) };
+    let options = DiffOptions { paths: find_plain(chosen), ..DiffOptions::new(&opened.rules) };
     let named = history.named_paths();
     let capture = opened.capture_options(workspace.path(), &named);
     let mut diff = lock.diff_to_present(tree, &capture, &options)?;
-    keep_matching(&mut diff, paths);
+    keep_chosen(&mut diff, chosen);
     // Nothing is pinned: this only stores the stat cache for the next capture.
     let _ = lock.finish(opened.system_time());
     Ok(diff)
 }
 
-/// Compares two checkpoints. If `paths` is not empty, compares only these files and directories.
+/// Compares two checkpoints. Compares only the chosen paths.
 pub fn compare_checkpoints(
     opened: &Opened,
     store: &Store,
     from: &Checkpoint,
     to: &Checkpoint,
-    paths: &[RelPath],
+    chosen: &ChosenPaths,
 ) -> Result<Diff, CompareError> {
     let (from, to) = (from.pin.tree, to.pin.tree);
-    let options = DiffOptions { paths: without_patterns(paths), ..DiffOptions::new(&opened.rules) };
+    let options = DiffOptions { paths: find_plain(chosen), ..DiffOptions::new(&opened.rules) };
     let mut found = diff_trees(store, &from, &to, &options).map_err(DiffError::Object)?;
-    keep_matching(&mut found, paths);
-    match find_missing(store, &from, &to, paths)? {
+    keep_chosen(&mut found, chosen);
+    match find_missing(store, &from, &to, chosen)? {
         Some(missing) => Err(CompareError::InNeither(missing)),
         None => Ok(found),
     }
 }
 
-/// Returns the paths to compare. If one of them is a pattern, everything is compared.
-fn without_patterns(paths: &[RelPath]) -> &[RelPath] {
-    if paths.iter().any(RelPath::is_pattern) { &[] } else { paths }
+/// Returns the paths to compare. If one of them is a pattern or excluded, everything is compared.
+fn find_plain(chosen: &ChosenPaths) -> &[RelPath] {
+    if chosen.is_plain() { &chosen.included } else { &[] }
 }
 
-/// Removes the changes that match none of the paths, if one of these is a pattern.
-fn keep_matching(diff: &mut Diff, paths: &[RelPath]) {
-    if paths.iter().any(RelPath::is_pattern) {
-        let is_meant = |changed: &RelPath| {
-            paths.iter().any(|path| changed.starts_with(path) || changed.matches(path))
-        };
-        diff.changes.retain(|change| is_meant(&change.path));
+/// Removes the changes to paths that are not chosen.
+fn keep_chosen(diff: &mut Diff, chosen: &ChosenPaths) {
+    if !chosen.is_plain() {
+        diff.changes.retain(|change| chosen.contains(&change.path));
     }
 }
 
@@ -148,9 +145,9 @@ fn find_missing(
     store: &Store,
     from: &Oid,
     to: &Oid,
-    paths: &[RelPath],
+    chosen: &ChosenPaths,
 ) -> Result<Option<RelPath>, DiffError> {
-    for path in paths.iter().filter(|path| !path.is_pattern()) {
+    for path in chosen.included.iter().filter(|path| !path.is_pattern()) {
         let is_in = |tree| Ok(store.find_entry(tree, path)?.is_some());
         let is_known = is_in(from).and_then(|is_known| Ok(is_known || is_in(to)?));
         if !is_known.map_err(DiffError::Object)? {

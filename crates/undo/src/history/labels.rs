@@ -150,8 +150,8 @@ pub(crate) fn copy_labels(from: &Store, to: &Store) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Adds labels to those of a workspace, before the checkpoints that they belong to are moved to
-/// that workspace. The caller holds the workspace's lock.
+/// Adds labels to a workspace, before the checkpoints with these labels are moved to it. The caller
+/// holds the workspace's lock.
 pub(crate) fn add_labels(
     store: &Store,
     workspace: &WorkspaceId,

@@ -322,7 +322,7 @@ pub(crate) fn effects_of_row(
 }
 
 /// Lists, for each of the newest rows, the effects of the row's turn. The ledger knows the turn of
-/// each effect. If no row has that turn, the time of the effect determines the row.
+/// each effect. If no row belongs to that turn, the time of the effect determines the row.
 fn effects_by_row(
     call_turns: &mut CallTurns<'_>,
     workspace: &WorkspaceRef<'_>,
@@ -336,7 +336,7 @@ fn effects_by_row(
     if known.is_empty() {
         return Ok(effects);
     }
-    // Several rows may have the same turn. The newest of them gets its effects.
+    // Several rows may belong to the same turn. The newest of them gets the turn's effects.
     let mut places: HashMap<(&str, i64), usize> = HashMap::new();
     for (place, row) in rows.iter().enumerate() {
         if let Some(((session, _), turn)) = row.turn().zip(find_ledger_turn(call_turns, row)?) {

@@ -56,7 +56,7 @@ pub struct Record {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollback: Option<RollbackRecord>,
     /// The rollback that a safety checkpoint was taken for, until that rollback is complete. If the
-    /// rollback fails, the checkpoint can remain although no rollback was made.
+    /// rollback fails, the checkpoint may remain even though no rollback was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<RollbackRecord>,
     /// For an imported checkpoint, its commit in the other program's repository.
@@ -71,8 +71,8 @@ pub struct Record {
     /// The databases that were captured while they were being written to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unsettled: Vec<RelPath>,
-    /// In the record of the state at the end of a turn, the earlier calls that, like `call`, have
-    /// no reported end.
+    /// The earlier calls whose ends, like that of `call`, were not reported. Given only in the
+    /// record of the state at the end of a turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unended: Vec<CallRef>,
     /// The files whose setuid or setgid bits the tree leaves out, because another user owned them.
@@ -136,7 +136,7 @@ pub struct CallRef {
     /// True if the script is known to change nothing but `named` and `writes`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bounded: bool,
-    /// In the record of the state after the call, the state before the call.
+    /// The state before the call. Given only in records of states after the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub began: Option<Began>,
     /// In records about a directory or file outside the session's workspace, the newest checkpoint
@@ -217,8 +217,7 @@ pub struct RollbackRecord {
     /// The conversation of the checkpoint's session, if the rollback changed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat: Option<Chat>,
-    /// For a part of a rollback that was outside the workspace, the safety checkpoint of the main
-    /// rollback.
+    /// The safety checkpoint of the main rollback, if this is the part of it in another workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part_of: Option<Oid>,
     /// The paths that could not be restored and were left unchanged.

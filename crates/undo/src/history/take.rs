@@ -200,7 +200,7 @@ pub(crate) fn has_pin(workspace: &Workspace<'_>, seq: u64) -> bool {
     workspace.store().pin_id(&name).is_ok_and(|id| id.is_some())
 }
 
-/// Words that mean something else where a command expects the name of a checkpoint.
+/// Words that have another meaning in places where a command expects the name of a checkpoint.
 const RESERVED: [&str; 9] =
     ["undo", "redo", "diff", "list", "show", "search", "status", "now", "help"];
 
@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_mean_something_else_are_refused() {
+    fn names_with_another_meaning_are_refused() {
         for name in ["", "-x", "--upload-pack", "1", "3.2", "abcdef", "undo", "a b", "a\u{1b}[m"] {
             assert!(check_name(name).is_err(), "{name:?}");
         }

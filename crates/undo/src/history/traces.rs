@@ -35,8 +35,8 @@ pub(crate) fn write_traces(store: &Store, workspace: &WorkspaceId, traces: &[Tra
     let path = traces_path(store, workspace);
     match traces {
         [] => state::remove(&path),
-        // If this fails, a rollback to an older checkpoint does not remove the pruned turns from
-        // their conversations. This is not an error, because a full disk must not prevent pruning.
+        // If this fails, a rollback to an older checkpoint cannot take back the pruned turns. This
+        // is not an error, because a full disk must not prevent pruning.
         traces => drop(state::write(&path, &traces)),
     }
 }
@@ -117,7 +117,7 @@ impl History {
 /// Drops from a record all fields that are meaningless without its tree.
 fn reduce(record: Record) -> Record {
     let reduce_call = |call: CallRef| CallRef { writes: Vec::new(), ..call };
-    // The uncovered paths that the undo of a turn changed count as named.
+    // Uncovered paths count as named if the undo of a turn changed them.
     let is_undo = record.rollback.as_ref().is_some_and(|done| done.action == Action::UndoTurn);
     Record {
         reason: String::new(),

@@ -18,9 +18,10 @@ use crate::history::{TakeError, new_record, pin_tree};
 pub(super) struct Start {
     /// The state before the call, as far as it is known.
     pub(super) capture: Capture,
-    /// The number of the checkpoint that holds this state, if the workspace has changed since then.
+    /// The number of the checkpoint that holds this state, if the workspace has changed since that
+    /// checkpoint.
     pub(super) known: Option<u64>,
-    /// The present state, if it differs.
+    /// The present state, if it differs from `capture`.
     present: Option<Capture>,
 }
 
@@ -45,8 +46,8 @@ impl Start {
         })
     }
 
-    /// Lists the paths whose first known state may come from a capture for this call. An earlier
-    /// state does not contain paths that only this call names.
+    /// Returns the paths that were captured because this call names them. There are none if the
+    /// state is that of an earlier checkpoint, which may not contain these paths.
     pub(super) fn named<'p>(&self, path: &'p ProtectedPath) -> &'p [RelPath] {
         if self.known.is_some() { &[] } else { &path.named }
     }
@@ -96,8 +97,8 @@ fn find_newest(workspace: &Workspace<'_>) -> Result<Option<(u64, Capture)>, Take
     Ok(Some((pin.name.seq, capture)))
 }
 
-/// Adds new facts about a call that was announced before. The call began when it was first
-/// announced.
+/// Updates an open call that is announced again. Its start stays the same: the call began when it
+/// was first announced.
 pub(super) fn update_open_call(
     call: &CallContext<'_>,
     path: &ProtectedPath,

@@ -84,8 +84,8 @@ struct StateBefore {
     newest: Option<NewestCheckpoint>,
 }
 
-/// Pins the state before a call if necessary. Returns the call, which has begun, and its
-/// checkpoint, if the call needed one.
+/// Pins the state before a call if necessary. Returns the open call and, if the call needed one,
+/// its checkpoint.
 fn pin_before(
     opened: &Opened,
     path: &ProtectedPath,
@@ -116,7 +116,7 @@ fn pin_before(
         let kind = if is_checkpoint { Kind::Call } else { Kind::State };
         let named = start.named(path);
         let record = Record {
-            // The effects of the call have this same time in the ledger.
+            // The effects of the call have the same time in the ledger.
             time: call.time.rfc3339(),
             call: Some(CallRef { newest: newest.clone(), ..call.to_ref(named, &writes) }),
             first: last.is_none(),

@@ -118,8 +118,8 @@ fn scrub_store(opened: &Opened, workspace: &Workspace<'_>) {
     heal_workspaces(opened, store);
 }
 
-/// Captures all workspaces, including everything that calls have named. This stores again each lost
-/// object whose file is still on disk, so that the checkpoints that need it are complete.
+/// Captures all workspaces, including everything that calls have named. Lost objects whose files
+/// are still on disk are thereby stored again, which completes the checkpoints that need them.
 fn heal_workspaces(opened: &Opened, store: &Store) {
     let heal = |id: &WorkspaceId| -> Option<()> {
         let info = store.workspace_info(id).ok()??;

@@ -1,6 +1,6 @@
-//! Held files: copies of, or hard links to, the files that a call names, made when the agent stops
-//! waiting for a capture. The late capture reads the content of files that the call has deleted or
-//! changed from the held ones.
+//! Held files: copies of, or hard links to, the files that a call names. They are made when the
+//! agent stops waiting for a capture. If the call has deleted or changed a file, the late capture
+//! reads its content from the held file.
 //!
 //! Small files are copied. A link to a large file costs no space and hardly any time, but does not
 //! help if the call writes into the file itself, or if takeback's home is on another file system.
@@ -145,8 +145,8 @@ fn find_files(mut waiting: Vec<PathBuf>) -> Vec<(PathBuf, u32)> {
     files
 }
 
-/// Adds a call's held files to its late capture, unless the files at their paths are still the
-/// linked ones. If this fails, the capture is not changed.
+/// Adds a call's held files to its late capture where the original files have been deleted,
+/// replaced or changed. If this fails, the capture is not changed.
 pub(super) fn add_held_files(
     opened: &Opened,
     call: &CallContext<'_>,
@@ -194,8 +194,8 @@ pub(super) fn add_held_files(
     Ok(())
 }
 
-/// Returns true if a file is a SQLite database or lies beside one. Such a file must not be combined
-/// with files of another moment.
+/// Returns true if a file is a SQLite database or is next to one. Such a file must not be combined
+/// with files from another moment.
 fn belongs_to_database(path: &Path, content: &[u8]) -> bool {
     let name = path.as_os_str().as_encoded_bytes();
     content.starts_with(b"SQLite format 3\0")
@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_space_for_a_copy_a_file_is_linked() {
+    fn a_file_is_linked_if_there_is_no_space_for_a_copy() {
         let scratch = tempfile::tempdir().unwrap();
         let disk = scratch.path();
         let mount = ["-t", "tmpfs", "-o", "size=64k", "none"];

@@ -62,7 +62,7 @@ pub struct Handled {
     pub checkpoints: Vec<Oid>,
     /// The state of the workspace before the call, if it was captured.
     pub tree: Option<Oid>,
-    /// The messages of the failures. The failures are also remembered.
+    /// The messages of the failures, which are also in the log of failures.
     pub failures: Vec<String>,
     /// True if a failure left a path unprotected.
     pub missed: bool,

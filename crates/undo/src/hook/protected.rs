@@ -22,12 +22,11 @@ use crate::shell::ScriptAnalysis;
 /// The maximum number of paths outside the workspace that are captured for one call.
 const MAX_OUTSIDE_PATHS: usize = 16;
 
-/// The maximum number of files in a directory that is captured although it is not part of a
-/// project.
+/// A directory outside any project is captured only if it has at most this many files.
 const MAX_OUTSIDE_FILES: u64 = 2_000;
 
-/// The maximum number of files in a directory that is captured before it is deleted, although it is
-/// not part of a project.
+/// If a call may delete or sweep a directory outside any project, the directory is captured only if
+/// it has at most this many files.
 const MAX_DELETED_FILES: u64 = 20_000;
 
 /// If at least this many files in the same directory need protection, they are captured together.
@@ -242,8 +241,8 @@ fn protect_outside_path(opened: &Opened, path: &Path, mention: Mention) -> Optio
     Some(ProtectedPath::new(opened, PathKind::File(path.into())))
 }
 
-/// Returns true if a file outside any project was captured before. If such a file is missing, that
-/// is captured, too. Otherwise, a rollback to this moment would restore a later content.
+/// Returns true if a file outside any project was captured before. Such a file is captured even if
+/// it is missing now. Otherwise, a rollback to this moment would restore its later content.
 fn is_known_file(opened: &Opened, path: &Path) -> bool {
     let store = opened.has_store().then(|| opened.store().ok()).flatten();
     let info = store.and_then(|store| store.workspace_info(&store.workspace_id(path)).ok()?);

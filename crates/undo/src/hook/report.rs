@@ -69,7 +69,7 @@ pub enum ToolWork {
     /// The call runs a script in a shell. The analysis of the script determines the effect.
     Shell {
         script: String,
-        /// Files that the call names besides the script.
+        /// Files that the call names in addition to those in the script.
         paths: Vec<PathBuf>,
     },
     /// The call may change files.
@@ -89,7 +89,7 @@ impl Default for ToolWork {
     }
 }
 
-/// Keys in the input under which agents name the file that a tool works on.
+/// Keys in a tool's input that may hold the path of the file that the tool works on.
 const PATH_KEYS: [&str; 11] = [
     "path",
     "file_path",
@@ -104,7 +104,7 @@ const PATH_KEYS: [&str; 11] = [
     "destination",
 ];
 
-/// Keys in the input under which agents list files, or changes to files.
+/// Keys in a tool's input that may hold a list of files, or of changes to files.
 const LIST_KEYS: [&str; 5] = ["paths", "file_paths", "filePaths", "files", "edits"];
 
 /// Tools that only read. Every other tool may change files.

@@ -87,7 +87,7 @@ fn find_first_root(
     })
 }
 
-/// Returns the number of a session's last turn, as the ledger knows it: a state file is not enough,
+/// Returns the number of a session's last turn according to the ledger. A state file is not enough,
 /// because a session may be resumed after its state file has been removed.
 fn last_turn(opened: &Opened, session: &str) -> i64 {
     let ledger = opened.ledger().ok().flatten();

@@ -21,7 +21,7 @@ use crate::shell::{HistoryCommand, HistoryHarm};
 /// The maximum size of a hook file. A larger one is not read.
 const MAX_SETTINGS: u64 = 16 << 20;
 
-/// Keys in the input under which tools expect the whole new content of a file.
+/// Keys in a tool's input that may hold the whole new content of a file.
 const CONTENT_KEYS: [&str; 4] = ["content", "contents", "file_text", "text"];
 
 /// Words, in lower case, that show that an edit concerns hooks.

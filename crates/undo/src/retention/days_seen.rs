@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn an_age_counts_only_days_that_were_seen() {
+    fn only_days_on_which_takeback_ran_count_toward_an_age() {
         let daily = seen(1000..=1040);
         assert!(at(1009) < daily.cutoff(at(1040), 30));
         assert!(at(1011) >= daily.cutoff(at(1040), 30));

@@ -95,7 +95,8 @@ fn copy_home(opened: &Opened, path: &Path) -> Result<MirrorReport, UpdateMirrorE
     }
     let mirror = store.open_mirror(path.join("checkpoints/store"))?;
     let report = store.copy_to_mirror(&mirror)?;
-    // The labels come before the limits, because they protect checkpoints from pruning.
+    // The labels are copied before the limits are enforced, because labels protect checkpoints from
+    // pruning.
     copy_labels(store, &mirror)?;
     copy_ledger(opened, path)?;
     if report.pins > 0 {

@@ -30,7 +30,8 @@ pub struct PruneOptions {
     pub retention_days: Option<u64>,
     /// The maximum size of the store.
     pub max_size_mb: Option<u64>,
-    /// True if workspaces whose directory no longer exists keep their history.
+    /// True if workspaces whose directory no longer exists keep their history, regardless of its
+    /// age.
     pub keep_orphans: bool,
     /// True if workspaces whose directory no longer exists lose their history, regardless of its
     /// age.

@@ -319,7 +319,7 @@ fn make_safety_record(
 }
 
 /// Leaves a notice for each session that has worked in the workspace. If only conversations were
-/// taken back, only their sessions get one.
+/// taken back, only their sessions get a notice.
 pub(super) fn leave_notices(
     opened: &Opened,
     workspace: &Workspace<'_>,

@@ -53,8 +53,8 @@ pub(super) fn find_conversations(
 }
 
 /// Finds the point before a turn that is to be undone, if the turn is the last one of its
-/// conversation; otherwise, later turns would be taken back with it, although their changes stay.
-/// The conversations of the turn's subagents return to the same point.
+/// conversation; otherwise, later turns would be taken back with it, even though their changes
+/// stay. The conversations of the turn's subagents return to the same point.
 pub(super) fn find_undone_turn(
     opened: &Opened,
     history: &History,
@@ -267,7 +267,8 @@ impl<'l> Search<'l> {
         }
     }
 
-    /// Returns the conversations that are not already at the points to which they should return.
+    /// Returns the conversations that still have to be moved. A conversation may already be at the
+    /// point that it should return to.
     fn finish(mut self, warnings: &mut Vec<String>) -> Vec<Chat> {
         let mut moved = std::mem::take(&mut self.found);
         moved.retain(|chat| {

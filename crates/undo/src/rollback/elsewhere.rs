@@ -308,8 +308,8 @@ impl Place<'_> {
         Ok(self.make_group(revived.identity_of(&workspace), goal, files, others, left))
     }
 
-    /// Plans to reverse the part of an earlier rollback that restored files in this directory or
-    /// file.
+    /// Plans to reverse the part of an earlier rollback that restored this file, or files in this
+    /// directory.
     fn plan_reversal(&self, reversed: Oid) -> Result<Option<Group>, RollbackError> {
         let part = self.history.all.iter().find_map(|safety| {
             let done = safety.record.rollback.as_ref()?;
@@ -328,10 +328,9 @@ impl Place<'_> {
         Ok(self.make_group(root, goal, files, others, Vec::new()))
     }
 
-    /// Opens the directory or file as a workspace. If it is missing, it is recreated, but the
-    /// directories above it are not: they may be on another machine or disk. If it is inside the
-    /// workspace, or inside another such directory, the rollback itself restores the directories
-    /// above it.
+    /// Opens the directory or file as a workspace. If it is missing, it is recreated. If its parent
+    /// directory is also missing, this fails, because that directory may be on another machine or
+    /// disk. Directories that the rollback itself restores need not exist yet.
     fn open(&self) -> Result<(Workspace<'_>, RevivedDirectories), RollbackError> {
         let path = &self.path.0;
         let PlannedWork { workspace, elsewhere, .. } = &self.main.work;

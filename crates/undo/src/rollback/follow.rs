@@ -51,7 +51,7 @@ fn copied_session(moved: &MovedSession) -> Option<String> {
     (new != moved.session).then_some(new)
 }
 
-/// After an interrupted rollback was finished, moves the agents' own conversations of these
+/// After an interrupted rollback has been finished, moves the agents' own conversations of these
 /// sessions to the point that the rollback returned to, and tells the user how to continue them.
 /// This is done only if a user is waiting, not if an agent is.
 pub(crate) fn follow_after_recovery(opened: &Opened, sessions: &[String]) {

@@ -317,7 +317,7 @@ impl MergeWriter {
         }
     }
 
-    /// Writes the lines of a side. A marker follows, so the last line needs a line end.
+    /// Writes the lines of a side. A marker follows, so the last line needs a line ending.
     fn write_side(&mut self, lines: &[Line<'_>], end: &str) {
         self.write_lines(lines);
         if lines.last().is_some_and(|line| !line.ends_with(b"\n")) {

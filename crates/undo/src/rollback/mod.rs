@@ -1,5 +1,11 @@
 //! Rollback and undo. [`plan`] turns a [`Request`] into a [`Planned`] value, which can be kept
 //! while the user decides. [`apply`] carries out the plan if the workspace has not changed.
+//!
+//! `plan` finds the goal (`turn`, `reversal`, `named_later`, `replaced`), compares the workspace
+//! with it, and adds what the user should know (`conversation`, `story`, `elsewhere`). `apply`
+//! takes a safety checkpoint, restores the files, and then does the rest: the index (`git_index`),
+//! the conversations (`follow`) and the notices. `recovery` finishes a rollback whose process was
+//! killed.
 
 mod apply;
 mod conversation;
@@ -42,7 +48,7 @@ pub use self::notices::{
     Notice, NoticeFile, TakenBack, leave_for_fork, leave_in_place, read_notices, take_notices,
 };
 pub(crate) use self::parts::{finish_parts, has_unfinished_parts};
-pub use self::patterns::literal_path;
+pub use self::patterns::{ChosenPaths, literal_path};
 pub use self::plan::{plan, relative_paths};
 pub use self::planned::{ChatView, HeadMoved, MovedSession, Planned, Resume, RollbackView};
 pub(crate) use self::recovery::{finish_before_turn, finish_recovered, is_interrupted};
@@ -104,7 +110,7 @@ pub struct TurnUndo {
     pub conflicts: Resolution,
     /// True if changes that others may have made are also taken back.
     pub uncertain: bool,
-    /// Paths for which changes that others may have made are also taken back.
+    /// Paths whose changes are taken back even if others may have made them.
     #[serde(default)]
     pub taken: Vec<RelPath>,
     /// The files whose conflicts are resolved in a different way than `conflicts` says.
@@ -169,8 +175,10 @@ pub enum RollbackError {
     Changed(Vec<BlockedPath>),
     #[error("{} is outside the workspace {}", path.display(), workspace.display())]
     Outside { path: PathBuf, workspace: PathBuf },
-    #[error("nothing that would change matches {0}")]
+    #[error("the rollback would change no file that matches {0}")]
     NoMatch(RelPath),
+    #[error("nothing is left to restore: every change is excluded")]
+    NothingLeft,
     #[error("checkpoint {0} belongs to no conversation")]
     NoChat(String),
     #[error("checkpoint {0} has no copy of the repository's index")]

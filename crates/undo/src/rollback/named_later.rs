@@ -29,7 +29,7 @@ pub(super) fn find_named_later(
     }
     let mut found: BTreeMap<RelPath, NewEntry> = BTreeMap::new();
     // Paths whose state is known, because a capture covered them or they did not exist then. The
-    // checkpoint's own call may create a file: its state is that it did not exist.
+    // paths that the checkpoint's own call named are among them.
     let mut settled: Vec<RelPath> = Vec::new();
     settled.extend(completely_captured(checkpoint, &uncovered));
     let later = history.all.iter().filter(|known| known.pin.name.seq > checkpoint.pin.name.seq);
@@ -53,8 +53,8 @@ pub(super) fn find_named_later(
     Ok(found.into_iter().map(|(path, entry)| TreeEdit { path, to: Some(entry) }).collect())
 }
 
-/// Returns the paths that a checkpoint's call named, except those of which a part was left out, for
-/// example because it exceeded the budget.
+/// Returns the paths that a checkpoint's call named, except those that were only partly captured,
+/// for example because of the budget.
 fn completely_captured(
     checkpoint: &Checkpoint,
     left_out: &HashSet<&RelPath>,
@@ -63,7 +63,7 @@ fn completely_captured(
     checkpoint.record.named_paths().filter(is_complete).cloned()
 }
 
-/// Returns true if a path is one of these or below one of them.
+/// Returns true if a path is one of the roots or below one.
 fn is_below(path: &RelPath, roots: &HashSet<&RelPath>) -> bool {
     successors(Some(path.clone()), RelPath::parent).any(|above| roots.contains(&above))
 }

@@ -10,7 +10,7 @@ use super::{Notice, TakenBack};
 /// The maximum number of files, and of commands, that a notice lists. The rest are only counted.
 const LISTED: usize = 20;
 
-/// Writes the text of notices for a model. Returns `None` if there is nothing to report.
+/// Composes the text of notices for a model. Returns `None` if there is nothing to report.
 pub fn notice_text(notices: &[Notice]) -> Option<String> {
     let mut text = String::new();
     for notice in notices {
@@ -40,7 +40,7 @@ pub fn notice_text(notices: &[Notice]) -> Option<String> {
     (!text.is_empty()).then(|| text.trim_end().to_owned())
 }
 
-/// Adds that the conversation continues in another directory.
+/// Tells the model that the conversation continues in another directory.
 fn push_fork(text: &mut String, workspace: &Path, from: &Path) {
     let (to, from) = (workspace.display(), from.display());
     push_line(

@@ -41,8 +41,8 @@ const REWOUND: &str = "rewound";
 pub struct Notice {
     /// The workspace in which files were restored.
     pub workspace: PathBuf,
-    /// The files that the notice names. Files that changed after the rollback are left out. Empty if
-    /// only the conversation was taken back.
+    /// The files that the notice names. Files that changed after the rollback are left out. Empty
+    /// if only the conversation was taken back.
     pub files: Vec<NoticeFile>,
     /// The number of additional files that the notice does not name.
     pub more: usize,
@@ -55,7 +55,7 @@ pub struct Notice {
     pub is_rewound: bool,
     /// The files that were left unchanged.
     pub left: Vec<RelPath>,
-    /// The directory that the conversation was about before it was forked into the workspace.
+    /// The directory that the conversation worked in before it was forked into the workspace.
     pub forked_from: Option<PathBuf>,
 }
 

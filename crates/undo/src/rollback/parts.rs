@@ -85,8 +85,8 @@ impl PartsClaim {
     }
 }
 
-/// Restores the parts of a rollback that was interrupted after it had restored the workspace. The
-/// caller holds no lock.
+/// Finishes a rollback that was interrupted after the workspace itself was restored: restores the
+/// parts outside the workspace. The caller holds no lock.
 pub(crate) fn finish_parts(opened: &Opened, workspace: &Workspace<'_>) {
     let Some(claim) = claim_parts(workspace.store(), workspace.id()) else { return };
     if let Some(noted) = state::read::<NotedParts>(&claim.path)

@@ -16,7 +16,7 @@ use super::conversation::{
 };
 use super::elsewhere::{add_elsewhere, find_rows_elsewhere};
 use super::named_later::find_named_later;
-use super::patterns::{expand_patterns, without_marks};
+use super::patterns::{ChosenPaths, expand_patterns, split_marks};
 use super::planned::{Goal, Planned, PlannedWork, RollbackView, TargetEdits, TargetState};
 use super::replaced::find_replaced;
 use super::reversal::{Direction, find_reversible};
@@ -58,13 +58,13 @@ use crate::history::{History, TakeError, WorkspaceRef, effects_of_row, find_work
 /// ```
 pub fn plan(opened: &Opened, request: &Request) -> Result<Planned, RollbackError> {
     let (workspace, revived) = revive_workspace(opened, &find_directory(opened, request)?)?;
-    let paths = relative_paths(&workspace, &request.directory, &request.paths)?;
+    let chosen = relative_paths(&workspace, &request.directory, &request.paths)?;
     // Taking the lock finishes or reverts an interrupted rollback. The history is read after that.
     let mut lock = opened.lock(&workspace)?;
     let history = History::read(workspace.store(), workspace.id())?;
     let mut planner = Planner { opened, workspace: &workspace, history: &history };
     let mut planned = match &request.to {
-        Destination::Checkpoint(text) => planner.plan_return(&mut lock, text, paths, request),
+        Destination::Checkpoint(text) => planner.plan_return(&mut lock, text, &chosen, request),
         Destination::BeforeLastRollback => {
             planner.plan_reversal(&mut lock, Direction::Undo, request)
         }
@@ -119,7 +119,7 @@ impl Planner<'_> {
         &mut self,
         lock: &mut Lock<'_>,
         text: &str,
-        paths: Vec<RelPath>,
+        chosen: &ChosenPaths,
         request: &Request,
     ) -> Result<Planned, RollbackError> {
         let found = self.history.find(self.workspace.store(), text)?;
@@ -127,7 +127,7 @@ impl Planner<'_> {
         let mut warnings = Vec::new();
         // If only some files are restored, the workspace does not return to the state of the
         // checkpoint, so no conversation is moved.
-        let wants_chat = request.scope != Scope::Files && paths.is_empty();
+        let wants_chat = request.scope != Scope::Files && chosen.is_everything();
         let chats = match wants_chat {
             true => {
                 find_conversations(self.opened, self.history, &found, request.scope, &mut warnings)
@@ -153,7 +153,7 @@ impl Planner<'_> {
             state,
             edits,
             reverses: None,
-            paths,
+            paths: chosen.included.clone(),
             untouched: Vec::new(),
             named: self.history.named_paths(),
             released: self.history.named_since(checkpoint),
@@ -166,7 +166,7 @@ impl Planner<'_> {
         let files = match request.scope {
             Scope::Chat => None,
             Scope::Both | Scope::Files => {
-                expand_patterns(self.opened, lock, &mut goal, &request.paths)?;
+                expand_patterns(self.opened, lock, &mut goal, chosen, &request.paths)?;
                 Some(self.plan_return_of_files(lock, checkpoint, &mut goal)?)
             }
         };
@@ -364,9 +364,9 @@ impl Planner<'_> {
     }
 }
 
-/// Finds the agents in a workspace whose calls have reported ends: those that are known to report
-/// them, and those for which the ledger has a reported end. All agents count if a reported end may
-/// be missing: a checkpoint of the workspace has failed, or the ledger cannot be read.
+/// Finds the agents in a workspace that report the ends of their calls: those that are known to do
+/// so, and those that have done so according to the ledger. Returns all agents if reports may be
+/// missing, because a checkpoint of the workspace has failed or the ledger cannot be read.
 fn find_reporting_agents(
     opened: &Opened,
     workspace: &Workspace<'_>,
@@ -438,20 +438,22 @@ pub fn relative_paths(
     workspace: &Workspace<'_>,
     directory: &std::path::Path,
     typed: &[PathBuf],
-) -> Result<Vec<RelPath>, RollbackError> {
+) -> Result<ChosenPaths, RollbackError> {
     let root = workspace.path();
     // Relative paths are relative to the user's directory, which may be below the root of the
     // workspace.
     let directory = canonicalize_or_keep(directory);
     let base = if directory.is_dir() { directory } else { root.to_owned() };
-    let relative = |typed: &PathBuf| {
+    let mut chosen = ChosenPaths::default();
+    for typed in typed {
         let outside = || RollbackError::Outside { path: typed.clone(), workspace: root.to_owned() };
-        let (inner, is_from_root) = without_marks(typed);
-        let path = normalize(&if is_from_root { root } else { base.as_path() }.join(inner));
+        let (marks, inner) = split_marks(typed);
+        let path = normalize(&if marks.is_from_top { root } else { base.as_path() }.join(inner));
         // The root is canonical, but a path that the user typed may reach it through links.
         let path = if path.starts_with(root) { path } else { canonicalize_parent(&path) };
         let inner = path.strip_prefix(root).map_err(|_| outside())?;
-        RelPath::from_path(inner).map_err(|_| outside())
-    };
-    typed.iter().map(relative).collect()
+        let path = RelPath::from_path(inner).map_err(|_| outside())?;
+        if marks.is_excluded { &mut chosen.excluded } else { &mut chosen.included }.push(path);
+    }
+    Ok(chosen)
 }

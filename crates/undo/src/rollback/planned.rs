@@ -62,8 +62,8 @@ pub(super) struct Goal {
     pub(super) untouched: Vec<RelPath>,
     /// Paths that are captured regardless of the rules.
     pub(super) named: Vec<RelPath>,
-    /// Paths that are restored even if they are guarded, because the calls that are taken back named
-    /// them.
+    /// Paths that are restored even if they are guarded, because the calls that are taken back
+    /// named them.
     #[serde(default)]
     pub(super) released: Vec<RelPath>,
     /// The conversations to move to another point, together with the files. The conversation of the
@@ -71,7 +71,7 @@ pub(super) struct Goal {
     pub(super) chats: Vec<Chat>,
     /// True if paths that cannot be restored are skipped.
     pub(super) skip_blocked: bool,
-    /// For a part of a rollback outside the workspace, the safety checkpoint of the main rollback.
+    /// The safety checkpoint of the main rollback, if this is the part of it in another workspace.
     pub(super) part_of: Option<Oid>,
     /// The paths that cannot be restored and are left unchanged.
     pub(super) skipped: Vec<BlockedPath>,

@@ -1,8 +1,8 @@
 //! Guarded files that git replaced during a call.
 //!
 //! Git overwrites an ignored file without asking if another commit tracks it. Afterwards, git may
-//! no longer track the file. A rollback brings the replaced file back if it is certain that a call
-//! that is taken back replaced it: the file changed while that call ran and not since, and its new
+//! no longer track the file. A rollback brings the old file back if one of the calls that it takes
+//! back certainly replaced it: the file changed while that call ran and not since, and its new
 //! content is in the repository. If the user had edited the file before that call, the edited file
 //! comes back. All other changes to guarded files are left alone.
 
@@ -19,7 +19,7 @@ use crate::history::History;
 use crate::history::authorship::{NeighborCall, Node, PresentState, Segment, Timeline};
 use crate::history::record::Checkpoint;
 
-/// Finds the guarded files that a plan leaves unchanged although git replaced them during calls
+/// Finds the guarded files that a plan leaves unchanged even though git replaced them during calls
 /// that are taken back. Returns the edits that bring the replaced files back. `named` are the paths
 /// that are captured regardless of the rules, and `reporting` the agents that report the ends of
 /// their calls.
@@ -70,8 +70,8 @@ fn find_state_before(
     Ok(replaced)
 }
 
-/// Returns true unless a file belongs to a database of which other files differ from the target.
-/// Such a file is worth something only together with them.
+/// Returns false for a file that is useless without other files: a database's log, or a database
+/// with a log that may not match it.
 fn can_be_restored_alone(
     workspace: &Workspace<'_>,
     files: &Plan,
@@ -110,7 +110,7 @@ impl Repositories<'_> {
         Repositories { root, opened: BTreeMap::new() }
     }
 
-    /// Returns true if the innermost repository around a file has this content.
+    /// Returns true if the innermost repository that contains the path has stored this content.
     fn has_content(&mut self, path: &RelPath, content: &[u8]) -> bool {
         let path = self.root.join(path.as_path());
         let above = path.ancestors().skip(1).take_while(|above| above.starts_with(self.root));

@@ -76,9 +76,9 @@ pub(super) struct CapturedPresent {
 
 /// Finds the turn that a request means: the turn of the given row, or else the last turn that
 /// changed files and has not been taken back. `capture` captures the current state. If the turn
-/// changed paths in directories that are now ignored, these paths are also captured. `is_elsewhere`
-/// returns true if a row's turn made changes outside the workspace that can be taken back.
-/// `reporting` lists the agents that report the ends of calls.
+/// changed paths that are no longer covered, these paths are also captured. `is_elsewhere` returns
+/// true if a row's turn made changes outside the workspace that can be taken back. `reporting`
+/// lists the agents that report the ends of calls.
 pub(super) fn find_turn<'h>(
     workspace: &Workspace<'_>,
     history: &'h History,
@@ -131,7 +131,8 @@ pub(super) fn find_turn<'h>(
     Err(RollbackError::NoTurn)
 }
 
-/// Finds the paths that a turn changed in directories that are now ignored.
+/// Finds the paths that a turn changed and that are no longer covered, for example because their
+/// directory is now ignored.
 fn find_hidden_paths(
     store: &Store,
     past: &Timeline<'_>,

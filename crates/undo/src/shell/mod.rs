@@ -9,8 +9,8 @@
 //! people see) are recognized by program and verb. They are reported whether or not files change.
 //!
 //! - `parser` parses a script into the tree defined in `syntax`, and `analyzer` walks that tree.
-//! - `read_only` lists the programs that only read, each with the arguments with which it only
-//!   reads. For example, `read_only/sed.rs` recognizes that `sed -i` changes files.
+//! - `read_only` lists the programs that only read, each with the arguments that keep it read-only.
+//!   For example, `read_only/sed.rs` recognizes that `sed -i` changes files.
 //! - `nested_commands` finds the commands inside other commands, such as those after `sudo`,
 //!   `xargs` and `bash -c`.
 //! - `effects` recognizes the commands with effects that no rollback reverses.
@@ -150,8 +150,9 @@ impl EffectKind {
 pub struct PlainCommand {
     /// The command as written.
     pub text: String,
-    /// The program and its verb, such as `git push`. `None` if these words alone do not describe the
-    /// command: the program has no verbs, or an option comes first, or the output goes to a file.
+    /// The program and its verb, such as `git push`. `None` if these words alone do not describe
+    /// the command: the program has no verbs, or an option comes first, or the output goes to a
+    /// file.
     pub prefix: Option<String>,
     /// True if the command may change files.
     pub mutates: bool,

@@ -15,7 +15,8 @@ use super::read_only::programs::{base_name, why_may_change};
 use super::syntax::{Arg, Command, ListEntry, SimpleCommand, Word, WordPart};
 use super::{PlainCommand, ScriptContext};
 
-/// Builtins that change the meaning of later commands, besides those in `read_only::builtins`.
+/// Builtins that change the meaning of later commands, in addition to those in
+/// `read_only::builtins`.
 #[rustfmt::skip]
 const STATEFUL: &[&str] = &[
     ".", "bind", "builtin", "command", "complete", "enable", "eval", "exec", "fc", "hash", "let",
@@ -119,8 +120,8 @@ fn to_plain(entry: &ListEntry, context: &ScriptContext<'_>) -> Option<PlainComma
     })
 }
 
-/// Returns true if a command has no assignments, and if expanding its words runs nothing and adds no
-/// options.
+/// Returns true if a command has no assignments, and if expanding its words runs nothing and adds
+/// no options.
 fn is_plain(simple: &SimpleCommand) -> bool {
     let redirected = simple
         .redirects

@@ -1,4 +1,4 @@
-//! The changes that an entry of a timeline made itself.
+//! The changes that a turn or rollback made itself, and those that others made in the meantime.
 
 use std::collections::{HashMap, HashSet};
 
@@ -52,8 +52,9 @@ pub fn list_own_changes(
     Ok(changes)
 }
 
-/// Lists the changes that others made while a turn was running: the differences between its beginning
-/// and its end in files that the turn itself did not change. A row without a turn has none.
+/// Lists the changes that others made while a turn was running: the differences between its
+/// beginning and its end in files that the turn itself did not change. A row without a turn has
+/// none.
 pub fn list_others_changes(
     opened: &Opened,
     workspace: &WorkspaceRef<'_>,
@@ -75,7 +76,7 @@ pub fn list_others_changes(
 
 /// Lists the paths that changed in each row, by the id of the row's first checkpoint. The list is
 /// for finding rows, so it also contains the paths that others changed during a turn. Rows whose
-/// trees cannot be read are left out. The work ends early if `is_over` returns true.
+/// trees cannot be read are left out. Stops early if `is_over` returns true.
 pub fn list_changed_paths(
     store: &Store,
     history: &History,

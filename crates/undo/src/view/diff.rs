@@ -16,7 +16,7 @@ const CONTEXT: usize = 3;
 /// The longest line that is shown in full, in characters.
 const MAX_LINE: usize = 2_000;
 
-/// The maximum number of words in a line whose words are compared.
+/// A line with more words than this is not compared word by word.
 const MAX_WORDS: usize = 400;
 
 /// The content of a changed file, as far as it can be shown.
@@ -130,8 +130,8 @@ pub fn diff_file(
     }
 }
 
-/// Returns true if a file's name is that of a picture that browsers show. Whether the file is a
-/// picture is determined later from its content.
+/// Returns true if a binary file has the extension of a picture format that browsers support. Its
+/// content is checked later.
 pub fn is_image(change: &TreeChange) -> bool {
     const ENDINGS: [&str; 8] = ["png", "jpg", "jpeg", "gif", "webp", "avif", "bmp", "ico"];
     let name = String::from_utf8_lossy(change.path.name()).to_ascii_lowercase();

@@ -225,7 +225,7 @@ impl Timeline {
         })
     }
 
-    /// Returns the texts of a row that a filter searches for words: the prompt, the name, the
+    /// Returns the texts of a row in which a filter looks for words: the prompt, the name, the
     /// reasons of its calls, the commands with effects, and the title of its session.
     pub fn texts<'t>(&'t self, row: &'t RowView) -> impl Iterator<Item = &'t str> {
         let title = row.session.as_ref().and_then(|session| self.titles.get(session));

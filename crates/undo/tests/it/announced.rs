@@ -47,7 +47,7 @@ fn rows(scratch: &Scratch) -> Vec<(String, Option<String>, usize)> {
 }
 
 #[test]
-fn a_prompt_gets_a_checkpoint_before_the_agent_has_it() {
+fn a_checkpoint_is_taken_before_the_agent_receives_a_prompt() {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");
     let handled = prompt(&scratch, "change a");

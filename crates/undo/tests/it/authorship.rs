@@ -13,7 +13,7 @@ fn reasons(view: &RollbackView) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_call_that_names_its_files_does_not_count_as_changing_others() {
+fn a_call_that_names_its_files_does_not_count_as_changing_other_files() {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");
     scratch.write("mine", "0\n");
@@ -48,7 +48,7 @@ fn new_directories_above_a_named_file_count_as_created_by_the_call() {
 }
 
 #[test]
-fn files_that_an_unknown_tool_does_not_name_are_uncertain() {
+fn changes_to_files_that_an_unknown_tool_does_not_name_are_uncertain() {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");
     scratch.begin_turn("s", "generate");
@@ -169,7 +169,7 @@ fn a_change_to_a_file_that_is_open_in_an_editor_is_uncertain() {
 }
 
 #[test]
-fn a_change_to_a_path_that_a_script_is_known_to_write_is_certain_despite_another_session() {
+fn a_change_is_certain_despite_another_session_if_a_script_is_known_to_write_the_path() {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");
     scratch.write("b", "0\n");
@@ -254,7 +254,7 @@ fn undo_a_call_without_an_end(scratch: &Scratch) -> String {
 }
 
 #[test]
-fn a_missing_end_is_uncertain_if_the_agent_ever_reported_an_end() {
+fn a_change_during_a_call_without_an_end_is_uncertain_if_the_agent_ever_reported_an_end() {
     let scratch = Scratch::new();
     scratch.play_turn("first", "a", "1\n");
     // Only the ledger knows that turn.
@@ -263,14 +263,14 @@ fn a_missing_end_is_uncertain_if_the_agent_ever_reported_an_end() {
 }
 
 #[test]
-fn a_missing_end_is_uncertain_if_a_checkpoint_failed() {
+fn a_change_during_a_call_without_an_end_is_uncertain_if_a_checkpoint_failed() {
     let scratch = Scratch::new();
     scratch.opened.note_missed(&scratch.project(), "no space left");
     assert_eq!(undo_a_call_without_an_end(&scratch), "the user's\n");
 }
 
 #[test]
-fn a_missing_end_stays_uncertain_after_the_failed_checkpoint_was_cleared() {
+fn a_change_during_a_call_without_an_end_stays_uncertain_after_the_failure_was_cleared() {
     let by_checkpoint = |scratch: &Scratch| {
         let workspace = open_workspace(&scratch.opened, &scratch.project()).unwrap();
         take_checkpoint(&scratch.opened, &workspace, &CheckpointOptions::default()).unwrap();
@@ -291,7 +291,7 @@ fn a_missing_end_stays_uncertain_after_the_failed_checkpoint_was_cleared() {
 }
 
 #[test]
-fn a_missing_end_is_uncertain_if_the_ledger_cannot_be_read() {
+fn a_change_during_a_call_without_an_end_is_uncertain_if_the_ledger_cannot_be_read() {
     let scratch = Scratch::new();
     scratch.write("mine", "0\n");
     scratch.begin_turn("s", "edit");
@@ -329,7 +329,7 @@ fn a_call_ends_when_the_next_one_begins_if_its_agent_reports_no_ends() {
 }
 
 #[test]
-fn a_turn_that_never_ended_ends_when_the_next_one_begins() {
+fn a_turn_without_a_reported_end_ends_when_the_next_one_begins() {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");
     scratch.write("mine", "0\n");
@@ -363,7 +363,7 @@ fn an_ignored_file_is_restored_if_a_call_without_an_end_named_it() {
 }
 
 #[test]
-fn a_call_without_an_end_is_uncertain_if_its_agent_reports_ends() {
+fn a_change_during_a_call_without_an_end_is_uncertain_if_the_agent_reports_ends() {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");
     scratch.play_turn("first", "a", "1\n");
@@ -507,7 +507,7 @@ fn a_change_during_a_run_is_uncertain_unless_the_command_names_the_file() {
 }
 
 #[test]
-fn changes_that_the_user_makes_while_a_tool_writes_only_known_files_count_as_the_users_own() {
+fn edits_during_a_call_that_writes_only_known_files_count_as_the_users_own() {
     let scratch = Scratch::new();
     std::fs::create_dir(scratch.project().join("sub")).unwrap();
     scratch.write("a", "0\n");

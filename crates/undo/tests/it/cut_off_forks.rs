@@ -216,7 +216,7 @@ fn a_fork_that_another_process_is_making_is_not_touched() {
 }
 
 #[test]
-fn a_fork_of_a_repository_has_the_commit_and_the_index_from_that_moment() {
+fn a_fork_of_a_repository_has_the_commit_and_the_index_of_its_checkpoint() {
     let scratch = Scratch::new();
     let project = scratch.project();
     let git = |arguments: &[&str]| run_git(&project, arguments);

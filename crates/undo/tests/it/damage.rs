@@ -103,7 +103,7 @@ fn take_manual_checkpoint(scratch: &Scratch) {
     take_checkpoint(&scratch.opened, &workspace, &options).unwrap();
 }
 
-/// Opens the home as the next process does.
+/// Opens the home again, as another process would.
 fn reopen(scratch: &mut Scratch) {
     scratch.opened = Scratch::open(scratch.base());
 }
@@ -123,7 +123,7 @@ fn play_turn(scratch: &mut Scratch, prompt: &str) {
 fn a_checkpoint_that_relied_on_flipped_bytes_is_whole_after_the_next_turn() {
     let count = list_present_objects(&with_files(16)).len();
     assert_eq!(count, 16 + 3);
-    // The first object is the only file that the turn changes.
+    // Object 0 is left out: it is the file that the turn changes.
     for number in 1..count {
         let mut scratch = with_files(16);
         damage(&scratch, &list_present_objects(&scratch)[number]);

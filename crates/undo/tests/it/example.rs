@@ -9,7 +9,7 @@ fn the_example_takes_back_a_turn_and_tells_its_model() {
     let tests = std::env::current_exe().unwrap();
     let program = tests.ancestors().nth(2).unwrap().join("examples/agent_loop");
     if !program.exists() {
-        // The last lines of `cargo xtask test` count this as a skipped test.
+        // `cargo xtask test` collects the lines that begin with `skipped: `.
         let _ = writeln!(std::io::stderr(), "skipped: the example agent_loop is not built");
         return;
     }

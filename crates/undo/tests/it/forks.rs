@@ -203,7 +203,7 @@ fn the_conversation_of_a_fork_from_a_step_ends_before_its_call() {
 }
 
 #[test]
-fn a_manual_checkpoint_can_be_forked_with_a_named_sessions_conversation() {
+fn a_manual_checkpoint_can_be_forked_with_the_conversation_of_a_session() {
     let scratch = three_turns();
     let workspace = history::open_workspace(&scratch.opened, &scratch.project()).unwrap();
     let options = CheckpointOptions { name: Some("good".into()), ..CheckpointOptions::default() };
@@ -244,7 +244,7 @@ fn a_turn_without_changes_has_the_files_of_the_previous_turn() {
 }
 
 #[test]
-fn files_that_are_not_known_exactly_are_not_guessed() {
+fn a_fork_fails_if_the_files_after_its_turn_are_unknown() {
     let scratch = three_turns();
     only_talk(&scratch, "explain it");
     scratch.write("a", "the user's");
@@ -267,7 +267,7 @@ fn files_that_are_not_known_exactly_are_not_guessed() {
 }
 
 #[test]
-fn the_end_of_a_call_that_was_never_reported_is_not_guessed() {
+fn a_fork_fails_if_the_end_of_a_call_was_not_reported() {
     let scratch = three_turns();
     scratch.begin_turn("s", "4");
     let _refused = scratch.begin_script("s", "c4", "make");
@@ -306,7 +306,7 @@ fn a_state_that_was_pruned_is_not_replaced_by_an_earlier_one() {
 }
 
 #[test]
-fn the_files_at_the_end_of_a_turn_are_those_after_its_last_call_to_end() {
+fn a_fork_from_a_turn_has_the_files_after_the_call_that_ended_last() {
     let scratch = Scratch::new();
     scratch.write("a", "0");
     scratch.begin_turn("s", "do two things at once");
@@ -387,7 +387,7 @@ fn the_work_of_a_subagent_is_part_of_the_turn() {
 }
 
 #[test]
-fn the_files_of_a_turn_that_was_partly_taken_back_are_not_guessed() {
+fn a_fork_from_a_turn_that_was_partly_taken_back_fails() {
     let scratch = Scratch::new();
     scratch.write("a", "0");
     scratch.begin_turn("s", "do two things");

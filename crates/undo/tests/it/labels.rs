@@ -1,4 +1,4 @@
-//! Names and protection that checkpoints get later, and the deletion of single checkpoints.
+//! Naming and protecting existing checkpoints, and deleting single checkpoints.
 
 use std::fs::File;
 use std::time::{Duration, SystemTime};
@@ -34,7 +34,7 @@ fn three_turns() -> Scratch {
 }
 
 #[test]
-fn a_name_that_is_given_later_finds_and_protects_the_checkpoint() {
+fn an_existing_checkpoint_can_be_named_and_the_name_protects_it() {
     let scratch = three_turns();
     let workspace = find_workspace(&scratch.opened, &scratch.project()).unwrap();
     let id = workspace.id();

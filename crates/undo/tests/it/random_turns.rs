@@ -16,7 +16,7 @@ use crate::support::Scratch;
 const FILES: [&str; 3] = ["a", "b", "c"];
 const SESSIONS: [&str; 2] = ["s", "t"];
 
-/// The number of stories. Each takes some hundredths of a second.
+/// The number of stories. Each takes a few hundredths of a second.
 const STORIES: u32 = 12;
 
 #[derive(Clone, Debug)]

@@ -42,7 +42,7 @@ fn make_repository(directory: &Path) {
     );
 }
 
-/// Plays a turn with one call, which runs a script that takeback cannot look into.
+/// Plays a turn with one call, which runs a script that takeback cannot analyze.
 fn play_script(scratch: &Scratch, prompt: &str, script: &str) {
     scratch.play_turn_of("s", prompt, || run(&scratch.project(), script));
 }
@@ -51,7 +51,7 @@ fn guarded(view: &RollbackView) -> Vec<String> {
     view.guarded.iter().map(ToString::to_string).collect()
 }
 
-/// Commands after which git does not track the file that they replaced.
+/// Commands that replace a file and leave it untracked by git.
 const REPLACING: [&str; 6] = [
     "git restore --source=other .env",
     "git checkout -q other -- .env && git reset -q",
@@ -110,7 +110,7 @@ fn a_replaced_file_in_a_nested_repository_or_a_linked_work_tree_comes_back() {
 }
 
 #[test]
-fn the_users_edit_after_the_replacement_is_kept() {
+fn an_edit_by_the_user_after_the_replacement_is_kept() {
     let scratch = with_repository();
     play_script(&scratch, "one", REPLACING[0]);
     scratch.write(".env", "mine, edited\n");
@@ -120,7 +120,7 @@ fn the_users_edit_after_the_replacement_is_kept() {
 }
 
 #[test]
-fn the_users_edit_before_the_replacement_is_what_comes_back() {
+fn a_file_that_the_user_edited_before_the_replacement_comes_back_as_edited() {
     let scratch = with_repository();
     scratch.play_turn("one", "a", "2\n");
     scratch.write(".env", "mine, edited\n");
@@ -182,7 +182,7 @@ fn a_file_that_the_user_copied_from_a_template_is_kept() {
 }
 
 #[test]
-fn an_edit_while_a_call_waits_for_permission_is_kept() {
+fn an_edit_made_while_a_call_waits_for_permission_is_kept() {
     let scratch = with_repository();
     scratch.begin_turn("s", "one");
     let call = scratch.begin_script("s", "c1", "git pull");
@@ -199,7 +199,7 @@ fn an_edit_while_a_call_waits_for_permission_is_kept() {
 }
 
 #[test]
-fn a_replaced_file_stays_if_the_end_of_the_call_is_unknown() {
+fn a_replaced_file_is_left_as_it_is_if_the_end_of_the_call_is_unknown() {
     let scratch = Scratch::with_reported_ends();
     make_repository(&scratch.project());
     scratch.write(".env", "mine\n");
@@ -210,7 +210,7 @@ fn a_replaced_file_stays_if_the_end_of_the_call_is_unknown() {
     assert_eq!((guarded(&view), scratch.read(".env")), (vec![".env".into()], "theirs\n".into()));
 }
 
-/// A database without its own log, or with the log of another state, is worth nothing.
+/// A database without its own log, or with the log of another state, is useless.
 #[test]
 fn a_replaced_database_comes_back_only_together_with_its_log() {
     let scratch = with_repository();
@@ -232,7 +232,7 @@ fn a_replaced_database_comes_back_only_together_with_its_log() {
     insert(&connection, "mine");
     drop(connection);
     play_script(&scratch, "one", "git restore --source=other dev.db");
-    // The user's program goes on with the replaced database, in a write-ahead log.
+    // The user's program continues with the replaced database, and writes to a write-ahead log.
     let connection = Connection::open(&path).unwrap();
     connection.execute_batch("pragma journal_mode = wal").unwrap();
     insert(&connection, "later");
@@ -255,9 +255,9 @@ fn the_mode_of_a_replaced_file_comes_back() {
     assert_eq!((scratch.read(".env"), mode()), ("mine\n".into(), 0o600));
 }
 
-/// A repository that has lines end differently in files than in its objects.
+/// Git converts the line endings of this repository's files when it writes them.
 #[test]
-fn a_replaced_file_with_converted_line_ends_comes_back() {
+fn a_replaced_file_with_converted_line_endings_comes_back() {
     let scratch = with_repository();
     run(&scratch.project(), "git config core.autocrlf true");
     play_script(&scratch, "one", REPLACING[0]);

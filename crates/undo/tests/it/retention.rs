@@ -29,7 +29,7 @@ fn prune_on(scratch: &Scratch, day: u64) -> PruneReport {
 }
 
 #[test]
-fn a_clock_that_jumps_ahead_prunes_nothing() {
+fn nothing_is_pruned_if_the_clock_jumps_ahead() {
     let scratch = Scratch::new();
     scratch.play_turn("write", "a", "1\n");
     assert_eq!(prune_on(&scratch, 0).clock_jump, None);

@@ -72,14 +72,15 @@ impl Scratch {
         Opened::new(OpenOptions { lock_wait: Some(wait), ..Scratch::options(base) })
     }
 
-    /// Opens the home for a process that moves the agents' own conversations.
+    /// Opens the home for a process that keeps the agents' own conversations in step with
+    /// rollbacks.
     pub(crate) fn open_following(base: &Path, follow: FollowSession) -> Opened {
         let conversations = OwnConversations { follow: Some(follow), ..Default::default() };
         Opened::new(OpenOptions { conversations, ..Scratch::options(base) })
     }
 
-    /// Opens the home for a process that moves the agents' own conversations while a user is
-    /// waiting.
+    /// Opens the home for a process that keeps the agents' own conversations in step with
+    /// rollbacks, and that has a user who is waiting.
     pub(crate) fn open_following_attended(base: &Path, follow: FollowSession) -> Opened {
         let conversations = OwnConversations { follow: Some(follow), ..Default::default() };
         let wait = LockWait { limit: Duration::from_secs(60), on_wait: |_| {} };

@@ -35,7 +35,7 @@ pub(super) struct NewChat {
     prompt: String,
     /// The id of the workspace. Without it, the agent works in the directory of the server.
     workspace: Option<String>,
-    /// The model, if it is not the one in the settings.
+    /// The model. Without it, the agent uses the model in the settings.
     model: Option<String>,
 }
 
@@ -74,7 +74,8 @@ pub(super) async fn begin(
     Ok((StatusCode::ACCEPTED, Json(started.await?)))
 }
 
-/// Finds the directory of a conversation. Only workspaces that have checkpoints can be named.
+/// Finds the directory of a conversation. A client can choose only workspaces that have
+/// checkpoints.
 pub(super) fn find_directory(work: &Work, workspace: Option<&str>) -> Result<PathBuf, WorkError> {
     let directory = match workspace {
         Some(id) => work.workspace(id)?.path,
@@ -101,8 +102,7 @@ fn check_prompt(prompt: &str) -> Result<(), Problem> {
 
 /// Finds the room of the session that a client names.
 pub(super) fn find_room(work: &Work, typed: &str) -> Result<Arc<Room>, WorkError> {
-    // The conversation may have moved to another session since the client learned the id of this
-    // one.
+    // Since the client received this id, the conversation may have moved to another session.
     if let Some(room) = work.app.rooms.find(typed) {
         return Ok(room);
     }
@@ -199,7 +199,7 @@ pub(super) struct AnswerRequest {
 enum AnswerKind {
     /// The call may be made.
     Allow,
-    /// This call and later calls with the same beginning may be made.
+    /// This call and later calls that begin the same way may be made.
     Always,
     /// The call must not be made.
     Deny,

@@ -24,7 +24,7 @@ use crate::view::filter::{Filter, FilterQuery};
 use crate::view::timeline::{Entry, Timeline, take_page};
 use crate::view::turn::Compared;
 
-/// The number of entries in a page, unless the request asks for another.
+/// The number of entries in a page, unless the request asks for a different number.
 const PAGE: usize = 50;
 
 /// The maximum number of entries in a page.

@@ -89,8 +89,8 @@ pub(super) async fn delete(
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PruneRequest {
-    /// False to really delete. If this is true or omitted, the answer only shows what would be
-    /// deleted.
+    /// False to delete the checkpoints. If this is true or omitted, the answer only shows what
+    /// would be deleted.
     #[serde(default = "yes")]
     dry_run: bool,
     /// Workspaces that have not been used for this many days lose their history.

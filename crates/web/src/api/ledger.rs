@@ -178,7 +178,7 @@ pub(super) struct SearchQuery {
 #[derive(Serialize, ToSchema)]
 pub(super) struct SearchAnswer {
     results: Vec<HitView>,
-    /// The number of matching messages, as far as they were counted.
+    /// The number of matching messages that were counted.
     total: usize,
     /// True if counting stopped early.
     more: bool,

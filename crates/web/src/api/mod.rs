@@ -64,6 +64,8 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/doctor", get(ledger::doctor))
         .route("/events", get(streams::events))
         .fallback(async || Problem::not_found("resource"))
-        .method_not_allowed_fallback(async || Problem::new(405, "the resource has no such method"));
+        .method_not_allowed_fallback(async || {
+            Problem::new(405, "the resource does not support this method")
+        });
     Router::new().nest("/api/v1", api)
 }

@@ -57,7 +57,7 @@ pub(super) struct PlanRequest {
     /// For an undo: true to also take back changes that others may have made.
     #[serde(default)]
     uncertain: bool,
-    /// For an undo: files whose changes are taken back although others may have made the changes.
+    /// For an undo: files whose changes are taken back even if others may have made them.
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
     taken: Vec<RelPath>,
@@ -103,14 +103,14 @@ pub(super) async fn plan(
 pub(super) struct ApplyRequest {
     /// The digest of a plan that this server made.
     digest: String,
-    /// True to change files although an agent is working in the workspace.
+    /// True to change files even if an agent is working in the workspace.
     #[serde(default)]
     while_working: bool,
 }
 
 /// Applies a plan. Fails with status 409 if the workspace has changed since the plan was made, or
 /// while an agent is working in the workspace. The answer then contains the new plan (`now`), or
-/// the sessions of the agents at work (`working`).
+/// the sessions that are working there (`working`).
 #[utoipa::path(post, path = "/api/v1/apply", tag = "rollback", request_body = ApplyRequest, responses(
     (status = 200, description = "What was done.", body = Object),
     (status = 409, description = "The plan no longer fits; `now` is the new one.", body = Problem),
@@ -159,7 +159,7 @@ pub(super) struct ReverseRequest {
     /// True to skip paths that cannot be restored.
     #[serde(default)]
     skip_blocked: bool,
-    /// True to change files although an agent is working in the workspace.
+    /// True to change files even if an agent is working in the workspace.
     #[serde(default)]
     while_working: bool,
 }

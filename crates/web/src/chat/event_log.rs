@@ -60,8 +60,8 @@ impl EventLog {
         event
     }
 
-    /// Returns the events after the one with this id. Returns `None` if some of them have been
-    /// forgotten.
+    /// Returns the events after the event with this id. Returns `None` if any of these events have
+    /// been forgotten.
     pub(super) fn since(&self, id: u64) -> Option<Vec<LoggedEvent>> {
         let oldest = self.events.front().map_or(self.last_id, |event| event.id - 1);
         let is_known = (oldest..=self.last_id).contains(&id);

@@ -51,7 +51,7 @@ pub struct SlashLine<'a> {
     pub text: &'a str,
     /// The session in which the line was typed, if the conversation has begun.
     pub session: Option<&'a str>,
-    /// The model that the conversation uses, if it is not the one in the settings.
+    /// The model of the conversation. `None` stands for the model in the settings.
     pub model: Option<&'a str>,
     /// The directory that the agent works in.
     pub directory: &'a Path,
@@ -63,7 +63,7 @@ pub struct SlashLine<'a> {
 /// The answer to a slash command.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct SlashAnswer {
-    /// The text to show, in several lines if need be.
+    /// The text to show, which may have several lines.
     pub text: String,
     /// The document that the command prints with `--json`.
     pub data: Option<Value>,
@@ -93,7 +93,7 @@ pub enum SlashAction {
     StartGoal {
         /// The goal, in the user's words.
         objective: String,
-        /// The limits of the work.
+        /// The limits on tokens, cost, time and turns.
         budget: Budget,
     },
     /// Continue the work on a goal.

@@ -27,7 +27,7 @@ pub(crate) enum Job {
     StartGoal { objective: String, budget: Budget },
     /// A new run of a goal, with this budget.
     ResumeGoal { goal: String, budget: Option<Budget> },
-    /// The run of a goal whose process ended.
+    /// A run of a goal that was interrupted because its process ended.
     ContinueGoal { goal: String },
     /// A summary of older turns.
     Compress,
@@ -140,7 +140,7 @@ fn open_task(
     })
 }
 
-/// Begins the thread of a job.
+/// Starts the thread of a job.
 fn run_job(work: &Work, task: Task, job: Job, mut begun: Begun) -> Result<Arc<Room>, WorkError> {
     let room = begun.room.clone().expect("the job has begun");
     if matches!(job, Job::Prompt(_) | Job::StartGoal { .. } | Job::Compress)

@@ -197,7 +197,7 @@ fn shorten_end(text: &str, length: usize) -> String {
     }
 }
 
-/// Keeps only the last `length` bytes of a text, once it is more than twice as long.
+/// Shortens a text of more than twice `length` bytes to its last `length` bytes.
 fn keep_end(text: &mut String, length: usize) {
     if text.len() > 2 * length {
         let from = text.len() - length;
@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_are_merged_so_that_a_client_can_begin_anywhere() {
+    fn entries_are_merged_for_clients_that_connect_later() {
         let mut live = Live::default();
         live.push_text("One.\n\nTw");
         live.push_text("o.");

@@ -18,8 +18,8 @@ use crate::problem::Problem;
 /// The maximum number of clients that follow one conversation.
 const MAX_STREAMS: usize = 16;
 
-/// The number of events that a stream buffers beyond those that the client missed. A client that is
-/// slower is disconnected, and catches up when it returns.
+/// The number of events that a stream buffers, in addition to the events that the client missed. A
+/// client that falls further behind is disconnected, and catches up when it returns.
 const BUFFER: usize = 512;
 
 /// A conversation that pages can follow, and in which a job can run.
@@ -41,14 +41,14 @@ pub(super) struct RoomState {
     questions: BTreeMap<u64, Option<Answer>>,
     /// The outcome of the last turn, unless it was completed.
     last_end: Option<Value>,
-    /// The state of the conversation that clients were last told about.
+    /// The state of the conversation, as last reported to clients.
     seen: Option<SeenState>,
     is_suspended: bool,
 }
 
 /// The job that runs in a conversation.
 struct RunningJob {
-    /// The switch that stops the job, once its task is open.
+    /// Stops the job. `None` until the job's task is open.
     cancel: Option<Cancel>,
     is_stopping: bool,
 }
@@ -94,7 +94,7 @@ impl Room {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, RoomState> {
-        // After every call, the state is consistent.
+        // The state is consistent after every call, so a panic in another thread does no harm.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -167,7 +167,7 @@ impl Room {
         !state.streams.is_empty()
     }
 
-    /// Ends all streams, because the server stops.
+    /// Ends all streams, because the server is stopping.
     pub(super) fn end_streams(&self) {
         self.lock().streams.clear();
     }
@@ -186,7 +186,7 @@ impl Room {
         Ok(())
     }
 
-    /// Records the switch that stops the job, and the message after which its live entries begin.
+    /// Records how to stop the job, and the number of the last message before its live entries.
     pub(super) fn open_job(&self, session: &str, base: i64, cancel: &Cancel) {
         let mut state = self.lock();
         state.live.clear();

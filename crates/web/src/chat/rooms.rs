@@ -13,7 +13,7 @@ use super::room::{Room, SeenState};
 use crate::app::App;
 use crate::problem::{Problem, WorkError};
 
-/// The number of rooms above which idle rooms that no page follows are removed.
+/// If there are more rooms than this, idle rooms that no page follows are removed.
 const MAX_ROOMS: usize = 32;
 
 /// The maximum number of jobs that may run at the same time.
@@ -133,7 +133,8 @@ impl Rooms {
         self.is_stopping.load(Ordering::SeqCst)
     }
 
-    /// Ends all streams, and leaves all turns open before their next steps.
+    /// Ends all streams, and stops each running turn before its next step. The turns stay open, so
+    /// that they can be continued later.
     pub(crate) fn begin_stop(&self) {
         self.is_stopping.store(true, Ordering::SeqCst);
         self.job_ended.notify_all();
@@ -143,9 +144,9 @@ impl Rooms {
         }
     }
 
-    /// Waits until the running tool calls have ended, and interrupts those that take longer than
-    /// `patience`. An answer of the model is interrupted immediately: the part that has arrived is
-    /// kept, and the rest is requested when the turn continues.
+    /// If tool calls are running, waits for them, but not longer than `patience`. Then interrupts
+    /// all turns that are still running. If the model is answering, the part of the answer that has
+    /// arrived is kept, and the rest is requested when the turn continues.
     pub(crate) fn finish_stop(&self, patience: Duration) {
         if self.all().iter().any(|room| room.is_calling()) {
             self.wait_for_jobs(patience);
@@ -171,7 +172,7 @@ impl Rooms {
     }
 }
 
-/// Reads the state of a conversation that is compared to notice changes.
+/// Reads the state of a conversation, which is compared with an earlier one to detect changes.
 pub(super) fn read_state(ledger: &Ledger, session: &str) -> Result<SeenState, LedgerError> {
     let mark = ledger.conversation_mark(session)?;
     let filter = TaskFilter { session: Some(session.to_owned()), ..TaskFilter::default() };

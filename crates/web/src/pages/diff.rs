@@ -15,10 +15,10 @@ use crate::view::turn::{Compared, TurnView};
 /// The number of lines above which a file is folded.
 const MAX_OPEN: usize = 600;
 
-/// The number of lines in a page after which further files are loaded only when they are unfolded.
+/// After this many lines in a page, further files are loaded only when they are unfolded.
 const MAX_LINES: usize = 3_000;
 
-/// The number of files in a page after which further files are loaded only when they are unfolded.
+/// After this many files in a page, further files are loaded only when they are unfolded.
 const MAX_FILES: usize = 100;
 
 /// The number of checkpoints in the list of states to compare with.

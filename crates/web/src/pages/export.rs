@@ -1,5 +1,5 @@
-//! A turn, a session or a day as one file that needs nothing else: no server, no script, no request.
-//! Secrets are masked in everything that is written.
+//! A turn, a session or a day as one file that needs nothing else: no server, no script, no
+//! request. Secrets are masked in everything that is written.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ use crate::text::{self, mask_text};
 use crate::view::timeline::Entry;
 use crate::view::turn::{Compared, TurnView};
 
-/// The total number of lines in diffs after which further diffs are left out.
+/// After this many lines of diffs, further diffs are left out.
 const MAX_LINES: usize = 30_000;
 
 /// The maximum total size of the pictures in a file, in bytes. Further pictures are left out.

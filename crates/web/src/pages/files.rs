@@ -24,7 +24,7 @@ pub(super) fn render(changes: &[TreeChange], others: &[TreeChange], turn: &TurnV
         @if !others.is_empty() {
             section .others {
                 h2 { "Changed by others meanwhile" }
-                p .faint { "Another session, another program or you changed " (text::count(others.len() as u64, "file")) " while this turn was running. An undo of the turn keeps these changes; a rollback to before it takes them back, too." }
+                p .faint { "Another session, another program or you changed " (text::count(others.len() as u64, "file")) " while this turn was running. An undo of the turn keeps these changes; a rollback to before the turn takes them back, too." }
                 (render_list(others))
             }
         }
@@ -60,7 +60,7 @@ fn render_nothing(turn: &TurnView) -> Markup {
             h2 { "No file changed" }
             @match turn.entry() {
                 Some(Entry::Row(row)) if row.kind == "turn" => p { "The turn is still running, or its commands changed no files that are covered." },
-                Some(Entry::Row(_)) => p { "Nothing changed until the next checkpoint." },
+                Some(Entry::Row(_)) => p { "There were no changes before the next checkpoint." },
                 _ => p { "The Diff tab compares this state with the workspace as it is now." },
             }
         }

@@ -75,7 +75,7 @@ pub(super) async fn list(
                 div .empty { h2 { "No sessions yet" } p { "Run " code { "takeback install AGENT" } " to record new ones, or " code { "takeback sessions import" } " to import old ones." } }
             }
             ul .sessions { @for summary in &found { (render_summary(work, summary, now, "/sessions/", None)) } }
-            @if found.len() == LISTED { p .faint { "Older sessions are found by search." } }
+            @if found.len() == LISTED { p .faint { "To find older sessions, use the search." } }
         };
         Ok(Shell::new(work, None)?.render("Sessions", "sessions", &column(&content)))
     });
@@ -254,7 +254,7 @@ fn render_conversation(
     places: &BTreeMap<i64, TurnPlace>,
     from: i64,
 ) -> Markup {
-    // A page that opens at a search result also shows the messages before it.
+    // A page that opens at a search result also shows earlier messages.
     let hit = messages.iter().position(|message| message.seq >= from).unwrap_or(0);
     let start = if hit < MESSAGES { 0 } else { hit - 20 };
     let shown = &messages[start..messages.len().min(start + MESSAGES)];

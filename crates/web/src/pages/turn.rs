@@ -285,7 +285,7 @@ pub(super) fn render_effects(turn: &TurnView) -> Markup {
     let view = &turn.checkpoint;
     html! {
         @if view.effects.is_empty() {
-            p .faint { "This turn ran no command whose effects a rollback cannot reverse." }
+            p .faint { "No effects outside the files were found in this turn." }
         } @else {
             (note("warning", &html! { p { "No rollback reverses what these commands did outside the files." } }))
             ul .effects {
@@ -300,7 +300,7 @@ pub(super) fn render_effects(turn: &TurnView) -> Markup {
             dt { "Now" } dd { (describe_head(turn.head.as_ref())) }
         }
         @if view.repository.is_some() && turn.head.is_some() && view.repository != turn.head {
-            p { "HEAD has moved since. A rollback restores the files, and names the git command that moves HEAD back." }
+            p { "HEAD has moved since. A rollback restores the files, and shows the git command that moves HEAD back." }
         }
     }
 }

@@ -53,7 +53,7 @@ fn render(work: &Work) -> Result<Markup, WorkError> {
     Ok(html! {
         h1 { "Usage" }
         @if is_empty {
-            div .empty { h2 { "No usage yet" } p { "Agents report their tokens through their logs. They appear after the next turn." } }
+            div .empty { h2 { "No usage yet" } p { "Agents report token counts through their logs. The counts appear after the next turn." } }
         } @else {
             p .totals {
                 span { strong { (format_cost(sum(UsageTotal::cost))) } " in all" }

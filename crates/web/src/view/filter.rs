@@ -55,13 +55,12 @@ impl Filter {
                 Problem::invalid(format!("{name} must be a date, such as 2026-11-18"))
             }),
         };
-        let before =
-            match query.before.as_str() {
-                "" => None,
-                text => Some(Cursor::parse(text).ok_or_else(|| {
-                    Problem::invalid("before must be a place from an earlier page")
-                })?),
-            };
+        let before = match query.before.as_str() {
+            "" => None,
+            text => Some(Cursor::parse(text).ok_or_else(|| {
+                Problem::invalid("before must be the value of next from an earlier page")
+            })?),
+        };
         let path = match query.file.trim_matches('/') {
             "" => None,
             file => Some(

@@ -100,17 +100,18 @@ impl Work {
         let known = self.workspace(workspace)?;
         let history = History::read(known.store(), known.id())?;
         let found = find_exact(&history, &known, id)?;
+        let chosen = paths.to_vec().into();
         match compared {
             Compared::Turn => Ok(list_own_changes(&self.opened, &known, &history, found, paths)?),
             Compared::Now => {
                 let (open, _revived) = revive_workspace(&self.opened, &known.path)?;
-                let found = compare_with_present(&self.opened, &open, &history, found, paths)?;
+                let found = compare_with_present(&self.opened, &open, &history, found, &chosen)?;
                 Ok(found.changes)
             }
             Compared::Checkpoint(other) => {
                 let other = find_exact(&history, &known, other)?;
                 let store = known.store();
-                Ok(compare_checkpoints(&self.opened, store, found, other, paths)?.changes)
+                Ok(compare_checkpoints(&self.opened, store, found, other, &chosen)?.changes)
             }
         }
     }

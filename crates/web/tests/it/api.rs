@@ -91,7 +91,7 @@ fn filters_select_turns() {
 }
 
 #[test]
-fn a_diff_shows_the_turns_own_changes_or_all_changes_until_now() {
+fn a_diff_shows_the_changes_of_the_turn_or_all_changes_until_now() {
     let scratch = two_turns();
     let ids = ids(&scratch);
     let diff = |id: &str, to: &str| {
@@ -187,7 +187,7 @@ fn an_undo_keeps_what_others_changed_since() {
 }
 
 #[test]
-fn conflicts_are_resolved_as_asked() {
+fn conflicts_are_resolved_as_requested() {
     let scratch = two_turns();
     let id = ids(&scratch)[0].clone();
     scratch.write("keep.txt", "one\nzwei\nthree\n");
@@ -216,7 +216,7 @@ fn a_user_can_take_a_checkpoint() {
 }
 
 #[test]
-fn a_checkpoint_gets_a_name_and_protection_later() {
+fn an_existing_checkpoint_can_be_named_and_protected() {
     let scratch = two_turns();
     let browser = scratch.browser();
     let id = ids(&scratch)[0].clone();
@@ -261,7 +261,7 @@ fn turns_are_found_by_the_files_that_they_changed() {
 }
 
 #[test]
-fn a_prune_is_shown_before_it_deletes() {
+fn a_prune_is_shown_before_it_deletes_anything() {
     let scratch = two_turns();
     let browser = scratch.browser();
     let shown = browser.post("/api/v1/prune", json!({ "max_size_mb": 0 })).json();

@@ -12,7 +12,7 @@ use crate::client::Client;
 use crate::events::{next_event, wait_for};
 use crate::scratch::Scratch;
 
-/// Writes the prompt's last word to `note.txt`, or pushes if it is `publish`.
+/// Writes the prompt's last word to `note.txt`, or pushes if that word is `publish`.
 fn writer(request: &Request) -> Reply {
     match (request.last_text(), request.last_result()) {
         (_, Some(_)) => Reply::text("I wrote the **note**.\n\nAll *done*."),
@@ -59,7 +59,7 @@ fn begin(browser: &Client, prompt: &str) -> (String, u64) {
     (started["session"].as_str().unwrap().to_owned(), started["last_event"].as_u64().unwrap())
 }
 
-/// Opens the stream of a conversation after an event.
+/// Opens the stream of a conversation's events, beginning after the given event.
 fn follow(browser: &Client, session: &str, after: u64) -> BufReader<TcpStream> {
     let (status, stream) = browser.stream(&format!("/api/v1/chats/{session}/events?after={after}"));
     assert_eq!(status, 200);
@@ -184,7 +184,7 @@ fn a_turn_can_be_stopped() {
 }
 
 #[test]
-fn a_question_is_answered_once_by_any_browser() {
+fn any_browser_can_answer_a_question_but_only_once() {
     let model = Server::start(writer).unwrap();
     let scratch = Scratch::with_model(&model.url());
     let browser = scratch.browser();
@@ -288,7 +288,7 @@ fn commands_are_answered_and_every_browser_sees_the_answer() {
 }
 
 #[test]
-fn a_conversation_returns_to_before_a_prompt_with_its_files() {
+fn a_conversation_and_its_files_return_to_the_moment_before_a_prompt() {
     let model = Server::start(writer).unwrap();
     let scratch = Scratch::with_model(&model.url());
     let browser = scratch.browser();
@@ -321,7 +321,7 @@ fn a_conversation_returns_to_before_a_prompt_with_its_files() {
 }
 
 #[test]
-fn a_restore_is_refused_while_a_turn_is_running_there() {
+fn a_restore_is_refused_while_a_turn_is_running_in_the_workspace() {
     let model = GatedModel::start("first half second half");
     let scratch = Scratch::with_model(&model.server.url());
     scratch.play_turn("one", "make", || scratch.write("a", "1"));

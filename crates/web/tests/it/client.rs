@@ -26,7 +26,7 @@ impl Client {
         Client { port, headers: vec![("host".into(), host)] }
     }
 
-    /// Sets a header, and replaces an earlier one of this name.
+    /// Sets a header. Replaces an earlier header with the same name.
     pub(crate) fn header(&self, name: &str, value: &str) -> Client {
         let mut client = self.without(name);
         client.headers.push((name.into(), value.into()));
@@ -60,7 +60,7 @@ impl Client {
         answer.body
     }
 
-    /// Fetches JSON, which must exist.
+    /// Fetches a JSON document, which must exist.
     pub(crate) fn json(&self, path: &str) -> Value {
         let answer = self.get(path);
         assert_eq!(answer.status, 200, "{path}: {}", answer.body);

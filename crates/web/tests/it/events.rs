@@ -114,7 +114,7 @@ fn a_client_that_reconnects_catches_up_or_learns_of_the_gap() {
 }
 
 #[test]
-fn the_server_stops_although_streams_are_open() {
+fn the_server_stops_even_if_streams_are_open() {
     let mut scratch = Scratch::new();
     scratch.play_turn("one", "make", || scratch.write("a", "1"));
     let (_, mut stream) = scratch.browser().stream("/api/v1/events");

@@ -70,7 +70,7 @@ fn both_versions_of_a_changed_picture_are_shown() {
 }
 
 #[test]
-fn code_is_colored_and_changes_of_spaces_can_be_ignored() {
+fn code_is_colored_and_changes_to_spaces_can_be_ignored() {
     let scratch = Scratch::new();
     scratch.write("a.py", "def f():\n  return 1\nx = 1\n");
     scratch

@@ -86,7 +86,7 @@ fn changes_by_others_during_a_turn_are_shown_separately() {
 }
 
 #[test]
-fn a_session_leads_to_its_turns() {
+fn the_page_of_a_session_links_to_its_turns() {
     let scratch = story();
     let browser = scratch.browser();
     let session = browser.page("/sessions/claude%3As1");
@@ -113,7 +113,7 @@ fn the_health_page_shows_what_doctor_found() {
 }
 
 #[test]
-fn a_part_of_a_page_comes_without_the_frame_of_a_page() {
+fn a_part_of_a_page_is_served_without_the_frame() {
     let scratch = story();
     let turn = turn(&scratch);
     for path in [format!("{turn}?part=detail"), "/?part=rows".into(), format!("{turn}/card")] {
@@ -139,7 +139,7 @@ fn the_page_of_a_session_links_to_checkpoints_and_the_search_page_links_to_match
 }
 
 #[test]
-fn a_rollback_is_shown_with_the_way_back() {
+fn a_rollback_is_shown_with_a_button_that_takes_it_back() {
     let scratch = story();
     let (browser, turn) = (scratch.browser(), turn(&scratch));
     let id = turn.rsplit('/').next().unwrap();

@@ -154,7 +154,7 @@ impl Scratch {
         self.play_whole_turn(prompt, || self.run_call(command, act));
     }
 
-    /// Returns the id of the workspace, which addresses contain.
+    /// Returns the id of the workspace, as it appears in addresses.
     pub(crate) fn workspace(&self) -> String {
         self.opened.store().unwrap().workspace_id(&self.project()).to_string()
     }

@@ -181,7 +181,7 @@ fn requests_that_are_too_large_are_refused() {
 }
 
 #[test]
-fn only_workspaces_with_checkpoints_are_known() {
+fn the_server_knows_only_workspaces_with_checkpoints() {
     let scratch = Scratch::new();
     scratch.play_turn("write", "make", || scratch.write("a", "1"));
     let browser = scratch.browser();

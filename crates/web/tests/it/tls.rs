@@ -36,7 +36,7 @@ fn ask(port: u16, path: &str, header: &str) -> String {
     let head = format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nconnection: close\r\n");
     stream.write_all(format!("{head}{header}\r\n").as_bytes()).unwrap();
     let mut answer = Vec::new();
-    // The server may close the connection without announcing it, after the whole answer.
+    // After the whole answer, the server may close the connection without announcing it.
     let _ = stream.read_to_end(&mut answer);
     String::from_utf8(answer).unwrap()
 }

@@ -32,7 +32,7 @@ impl Day<'_> {
         event["event"] = "before_tool".into();
         self.log.push(format!("{session} calls {} {} in turn {turn}", call.tool, call.input));
         if self.random.below(14) == 0 {
-            // The agent dies with its hook.
+            // The agent is killed together with its hook.
             self.unended.insert(owner);
             self.kill_hook(&event)?;
             return self.learn_moments(&before, Some((owner, turn)));

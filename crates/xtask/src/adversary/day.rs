@@ -66,12 +66,12 @@ pub(super) struct Day<'a> {
     pub(super) lost: BTreeSet<String>,
     /// The lines that the user's edits replaced, by path.
     pub(super) replaced: BTreeMap<String, BTreeSet<Vec<u8>>>,
-    /// The marks in those of the user's edits that may count as edits by an agent.
+    /// The marks in the user's edits that may count as an agent's edits.
     pub(super) mixed_up: BTreeSet<String>,
     /// The sessions whose open turn has a call without a reported end.
     pub(super) unended: BTreeSet<&'static str>,
-    /// The marks in edits that the user made while such a call was open. If no end was ever
-    /// reported, the edits count as the call's work, and the program must say so.
+    /// The marks in edits that the user made while a call without a reported end was open. If the
+    /// end is never reported, the edits count as the call's work, and the program must say so.
     pub(super) edited_meanwhile: BTreeSet<String>,
     pub(super) calls: usize,
     /// The disk that holds takeback's home, or all files of the simulated day. `None` if no disk
@@ -225,7 +225,7 @@ impl<'a> Day<'a> {
         self.check_conversations()
     }
 
-    /// Frees the disk again. The next command writes what could not be written before.
+    /// Frees the disk again. The next command writes the data that could not be written before.
     pub(super) fn free_disk(&mut self) -> Result<(), Failure> {
         let Some(disk) = self.disk.as_ref().filter(|_| self.is_full) else { return Ok(()) };
         disk.free();

@@ -20,8 +20,8 @@ pub(super) fn name_prompt(turn: usize) -> String {
     format!("prompt {turn}")
 }
 
-/// True if a rollback may give a path another state than it had at a moment, because the store does
-/// not contain that state.
+/// True if a rollback may give a path a different state from the one that it had at the given
+/// moment, because the store does not contain the old state.
 fn may_differ(
     path: &str,
     then: &Files,
@@ -33,7 +33,7 @@ fn may_differ(
     // The simulated days take place in the temporary directory. If a call creates a new file there,
     // outside the workspace, its path is not captured, because there was no content to lose. If a
     // later call changes the file, a rollback restores the content from before that later call.
-    // Files there that could not be protected do not count either.
+    // Such a file does not count either if it could not be protected.
     let is_followed = then.contains_key(path) && !is_lost;
     if !is_inside(path) && !is_followed {
         return true;
@@ -44,8 +44,8 @@ fn may_differ(
         return true;
     }
     // If the answer says that the checkpoint does not cover a path, the rollback restores the path
-    // as it was when it was first captured. Of what the path contained at the given moment, only
-    // lines that the user has replaced may be missing.
+    // as it was when it was first captured. Of the lines that the path had at the given moment,
+    // only those that the user has replaced may be missing.
     let lines = |file: Option<&FileCopy>| file.map(|file| lines_of(&file.content));
     let (then, now) = (lines(then.get(path)), lines(now.get(path)).unwrap_or_default());
     let mut then = then.unwrap_or_default().into_iter();
@@ -99,8 +99,9 @@ impl Day<'_> {
         Ok(status.map_err(|error| format!("cannot run git: {error}"))?.success())
     }
 
-    /// True if a rollback may give a path another state than it had at the given moment.
-    /// `uncovered` lists the paths that the checkpoint does not cover according to the answer.
+    /// True if a rollback may give a path a different state from the one that it had at the given
+    /// moment. `uncovered` lists the paths that the checkpoint does not cover according to the
+    /// answer.
     pub(super) fn may_differ(
         &self,
         path: &str,

@@ -36,9 +36,8 @@ impl Day<'_> {
         self.learn_moments(&now, None)
     }
 
-    /// Checks that a killed rollback was finished: each path is as it was at the given moment, or it
-    /// was left unchanged or changed in another way for a reason that also holds for a rollback
-    /// that is not killed.
+    /// Checks that a killed rollback was finished: each path is as it was at the given moment, or
+    /// it differs for a reason that would also apply if the rollback had not been killed.
     fn check_finished(
         &self,
         before: &Files,
@@ -58,7 +57,7 @@ impl Day<'_> {
                     || named.iter().any(|named| is_within(path, named))
                     || self.may_stay(path, then, now)
             } else {
-                // What the rollback replaced is in its safety checkpoint.
+                // The content that the rollback replaced is in its safety checkpoint.
                 let is_kept = match before.get(path) {
                     Some(file) => self.is_in_store(&file.content)?,
                     None => true,

@@ -212,7 +212,7 @@ impl Day<'_> {
         match changed_paths(before, &now).iter().find(is_other) {
             None => Ok(()),
             Some(path) => {
-                Err(format!("{path} was changed, although the rollback was not asked to"))
+                Err(format!("{path} was changed, but the rollback was not asked to change it"))
             }
         }
     }

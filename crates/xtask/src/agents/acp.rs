@@ -87,7 +87,7 @@ fn test_one(program: &AcpProgram, has_hooks: bool, cache: &AgentCache) -> Result
         program.version,
     )?;
     let known = PROGRAMS.iter().find(|known| known.name == program.name);
-    let known = known.expect("each agent is also in the other table");
+    let known = known.expect("each agent is also in the table of npm packages");
     let directory = format!("acp-{}-{has_hooks}", program.name);
     let played = Sandbox::new_in(known, &installed, cache, &directory).and_then(|sandbox| {
         play(&sandbox, program, has_hooks).map_err(|failure| {
@@ -97,8 +97,8 @@ fn test_one(program: &AcpProgram, has_hooks: bool, cache: &AgentCache) -> Result
     played.map_err(FetchError::Failed)
 }
 
-/// Does the work, takes it back inside the editor, and checks what the model and the ledger
-/// receive.
+/// Lets the agent do some work, takes the work back from inside the editor, and checks the files,
+/// the requests to the model and the ledger.
 fn play(sandbox: &Sandbox, program: &AcpProgram, has_hooks: bool) -> Result<(), Failure> {
     if has_hooks {
         sandbox.run_takeback(&["install", program.name, "--user", "--yes"], "install")?;
@@ -113,7 +113,7 @@ fn play(sandbox: &Sandbox, program: &AcpProgram, has_hooks: bool) -> Result<(), 
     let listed = editor.prompt(&session, "/rollback")?;
     let done = editor.prompt(&session, "/rollback 1")?;
     if sandbox.find_request(0, "/rollback").is_some() {
-        return Err("the model was asked although takeback answers".to_owned());
+        return Err("the model was asked, but takeback should have answered".to_owned());
     }
     if !listed.contains(WORK) {
         return Err(format!("the list lacks the prompt:\n{listed}\n{done}"));
@@ -214,7 +214,7 @@ impl Editor {
         let session = match self.request("session/new", &params) {
             Ok((session, _)) => session,
             Err(failure) => {
-                // Some agents must be told how to authenticate, although a key is set.
+                // Some agents must be told how to authenticate, even if a key is set.
                 let method = about["authMethods"].as_array().into_iter().flatten();
                 let method = method.filter_map(|method| method["id"].as_str());
                 let method = method.into_iter().find(|id| id.contains("api-key"));
@@ -238,8 +238,8 @@ impl Editor {
         }
     }
 
-    /// Sends a request, and answers the agent's own requests until the response arrives. Returns the
-    /// result, and what the agent said.
+    /// Sends a request, and answers the agent's own requests until the response arrives. Returns
+    /// the result, and the text that the agent sent.
     fn request(&mut self, method: &str, params: &Value) -> Result<(Value, String), Failure> {
         self.last_id += 1;
         let id = self.last_id;

@@ -32,7 +32,7 @@ const COPY_PROMPT: &str = "Please say hello to visitor-five";
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Takes back the second of two turns while the agent is open in a terminal. The next prompt in this
-/// terminal must continue the first turn. Where the agent can, it then goes forward again.
+/// terminal must continue the first turn. If the agent can go forward again, it then does so.
 pub(crate) fn rewind_in_terminal(sandbox: &Sandbox) -> Result<(), Failure> {
     let Some(used) = &sandbox.program.terminal else { return Ok(()) };
     let [kept, gone] = &TERMINAL_JOBS;
@@ -155,7 +155,7 @@ fn go_forward(sandbox: &Sandbox, terminal: &mut Terminal, way: &WayBack) -> Resu
         terminal.wait_until("the answer", |screen| screen.contains("restored."))?;
     }
     let asked = terminal.submit(LAST, || sandbox.find_request(requests, LAST))?;
-    // What the user said after going back is taken back as well.
+    // The prompt that was sent after going back is taken back as well.
     match asked.count_text(NEXT) {
         0 => must_mention(&asked, &[(kept, true), (gone, true)]),
         _ => Err(format!("the continued conversation contains {NEXT:?}")),
@@ -180,7 +180,8 @@ fn has_later_log(directory: &Path) -> bool {
     })
 }
 
-/// Rolls back outside the agent. Returns the way to continue the agent's conversation.
+/// Rolls back outside the agent. Returns the part of the result that says how to continue the
+/// agent's conversation.
 fn roll_back_elsewhere(sandbox: &Sandbox) -> Result<Value, Failure> {
     let done = sandbox.query_takeback(&["rollback", "1", "--yes"], "terminal-rollback")?;
     match &done["sessions"][0]["resume"] {

@@ -69,8 +69,8 @@ impl AgentCache {
         directories.chain([own]).collect::<Vec<_>>().join(":")
     }
 
-    /// Fetches a version of an agent, such as `1.2.3` or `latest`. Returns its number and its
-    /// directory.
+    /// Fetches a version of an agent, such as `1.2.3` or `latest`. Returns the number of the
+    /// version, and the directory of the agent.
     pub(crate) fn fetch(
         &self,
         program: &AgentProgram,

@@ -21,10 +21,10 @@ pub(crate) struct AgentProgram {
     pub(crate) environment: fn(url: &str) -> Vec<(&'static str, String)>,
     /// The arguments for a turn without a terminal and without permission prompts.
     pub(crate) words: fn(home: &Path, turn: Turn<'_>) -> Vec<String>,
-    /// The arguments with which the agent ends the processes that it left running.
+    /// The arguments that make the agent end the processes that it left running.
     pub(crate) leave: &'static [&'static str],
-    /// The arguments for each of the steps that check the package that takeback builds for the
-    /// agent. `{}` is replaced with the package's directory.
+    /// The arguments for each step of checking the package that takeback builds for the agent. `{}`
+    /// is replaced with the package's directory.
     pub(crate) package_steps: &'static [&'static [&'static str]],
     /// True if a conversation can be continued without a terminal.
     pub(crate) can_continue: bool,
@@ -76,8 +76,8 @@ pub(crate) enum Turn<'a> {
     First(&'a str),
     /// A prompt in the same conversation.
     Next(&'a str),
-    /// A prompt in the conversation that takeback names after a rollback. The agent finds the
-    /// conversation by its id or by its file.
+    /// A prompt in the conversation to continue after a rollback, as reported by takeback. The
+    /// agent finds the conversation by its id or by its file.
     At { session: &'a str, file: &'a str, prompt: &'a str },
     /// The rollback command with these arguments, for agents in which it is not typed as a prompt.
     Command(&'a str),

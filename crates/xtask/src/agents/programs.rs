@@ -329,7 +329,7 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
         },
         command: RollbackCommand::None,
         terminal: Some(TerminalUse {
-            // Only then does the agent load extensions.
+            // The agent loads extensions only in experimental mode.
             words: &["--allow-all", "--experimental"],
             ready: "Copilot v",
             questions: &[("Do you trust the files in this folder?", "\r")],

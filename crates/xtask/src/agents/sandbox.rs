@@ -167,7 +167,7 @@ impl Sandbox {
         self.server.log().len()
     }
 
-    /// Finds the first request to the model, after this many others, that contains a text.
+    /// Skips the first `after` requests to the model, and finds the next one that contains a text.
     pub(crate) fn find_request(&self, after: usize, text: &str) -> Option<Request> {
         let log = self.server.log().into_iter().skip(after);
         let mut requests = log.filter_map(|entry| entry.request);

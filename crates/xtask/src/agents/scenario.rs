@@ -114,7 +114,9 @@ fn fork_conversation(sandbox: &Sandbox) -> Result<(), Failure> {
     let made = sandbox.query_takeback(&words, "fork")?;
     let is_there = |job: &Job| fork.join(job.file).exists();
     if !is_there(kept) || is_there(gone) {
-        return Err(format!("the fork has other files than before the second turn:\n{made:#}"));
+        return Err(format!(
+            "the files in the fork are not those from before the second turn:\n{made:#}"
+        ));
     }
     let turn = find_turn(&made["resume"], FORK_JOB.prompt)?;
     let (_, requests) = sandbox.run_turn_in(&turn.directory, turn.as_turn(), "forked")?;

@@ -32,7 +32,7 @@ const QUESTIONS: [(&str, &str); 3] = [
     ("\u{1b}]11;?", "\u{1b}]11;rgb:0000/0000/0000\u{7}"),
 ];
 
-/// A program in a pseudo-terminal. It is ended when this value is dropped.
+/// A program in a pseudo-terminal. Dropping this value ends the program.
 pub(crate) struct Terminal {
     child: Child,
     /// The side of the terminal that the user types into.
@@ -92,7 +92,7 @@ impl Terminal {
         self.press("\r")
     }
 
-    /// Types a line, sends it, and waits until something has come of it. Return is pressed again if
+    /// Types a line, sends it, and waits until `find` finds its effect. Return is pressed again if
     /// the program took it for a part of pasted text.
     pub(crate) fn submit<T>(
         &mut self,
@@ -108,7 +108,7 @@ impl Terminal {
             }
             if start.elapsed() > PATIENCE {
                 let screen = self.wait(Duration::ZERO, "", |_| true)?;
-                return Err(format!("nothing came of {line:?}:\n{screen}"));
+                return Err(format!("{line:?} had no effect:\n{screen}"));
             }
             if pressed.elapsed() > LATER {
                 self.press("\r")?;
@@ -207,7 +207,7 @@ impl Shown {
     }
 }
 
-/// Opens both sides of a new terminal: that of the user, and that of the program.
+/// Creates a pseudo-terminal. Returns the user's side and the program's side of it.
 fn open_terminal() -> std::io::Result<(File, File)> {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let user: OwnedFd = openpt(flags)?;

@@ -217,7 +217,7 @@ fn measure_changed(bench: &mut Bench, on: &mut Subject, count: usize) -> Result<
     Ok(())
 }
 
-/// Makes one contender after another capture two edits in a row. Only the second capture is
+/// Makes each contender in turn capture two successive edits. Only the second capture is
 /// measured, because it includes files from the first edit that are still too new to be trusted.
 /// Then the other contenders catch up.
 pub(crate) fn take_turns_editing(

@@ -1,4 +1,4 @@
-//! Measuring time. Each contender runs once in every round, so that all run under the same
+//! Measuring time. Each contender runs once in every round, so all contenders run under the same
 //! conditions.
 
 use std::time::{Duration, Instant};

@@ -119,7 +119,7 @@ pub(crate) fn run_bench(arguments: &[&str]) -> Result<(), Failure> {
     let others = process::busy_elsewhere();
     if others > 0.1 {
         bench.report.add_note(format!(
-            "other processes used {:.0} % of the machine before this run, which slows down \
+            "other processes used {:.0}% of the machine before this run, which slows down \
              programs that use all cores more than it slows down git",
             others * 100.0
         ));
@@ -148,7 +148,7 @@ fn is_measured_build(this: &Path) -> bool {
     let directory = this.parent();
     let is_release = directory.is_some_and(|directory| directory.ends_with("release"));
     if is_release {
-        println!("note: measured with the release profile, not with the one that is published");
+        println!("note: measured with the release profile, not as the program is published");
     }
     is_release || directory.is_some_and(|directory| directory.ends_with(PROFILE))
 }

@@ -32,8 +32,8 @@ impl Scratch {
             && age < AFTERMATH
         {
             eprintln!(
-                "note: the files of another run were deleted {} s ago. On ext4, programs that create \
-                 files look slower than they are for {} s more.",
+                "note: the files of another run were deleted {} s ago. For another {} s, programs \
+                 that create files look slower on ext4 than they are.",
                 age.as_secs(),
                 (AFTERMATH - age).as_secs()
             );

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::process::{busy_elsewhere, clean_command};
 use super::scratch::{Scratch, io_failure};
-use super::web::history::write_history;
+use super::web::history::{prompt, write_history};
 use super::{build_and_bench, is_measured_build, this_program};
 use crate::Failure;
 use crate::agents::terminal::Terminal;
@@ -45,7 +45,7 @@ pub(crate) fn bench_screen(arguments: &[&str]) -> Result<(), Failure> {
     let measured = measure_all(&scratch, &program);
     scratch.delete_all();
     measured?;
-    println!("note: other processes used {:.0} % of the machine before this run", others * 100.0);
+    println!("note: other processes used {:.0}% of the machine before this run", others * 100.0);
     Ok(())
 }
 
@@ -130,8 +130,10 @@ impl Screen<'_> {
         let log = File::create("/dev/null").map_err(io_failure("open", Path::new("/dev/null")))?;
         let start = Instant::now();
         let terminal = Terminal::start(&command, log)?;
-        let last = format!("turn {}", ROWS - 1);
-        terminal.wait_until("the newest row", |screen| screen.contains(&last))?;
+        // The list shortens prompts, so their last words cannot be seen.
+        let newest = prompt(ROWS - 1);
+        let shown: String = newest.chars().take(33).collect();
+        terminal.wait_until("the newest row", |screen| screen.contains(&shown))?;
         Ok((terminal, start.elapsed()))
     }
 

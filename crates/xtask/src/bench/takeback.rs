@@ -10,7 +10,7 @@ use super::process;
 use super::scratch::{Scratch, io_failure};
 use crate::Failure;
 
-/// The `takeback` program that was built together with this one.
+/// The `takeback` program that was built together with this benchmark.
 pub(crate) struct Program(PathBuf);
 
 impl Program {

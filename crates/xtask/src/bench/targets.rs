@@ -18,9 +18,9 @@ pub(crate) enum Goal {
     Faster(&'static str, &'static str, f64),
     /// The first contender takes at most this many times as long as the second.
     Within(&'static str, &'static str, f64),
-    /// The figure is at most this.
+    /// The figure is at most this value.
     AtMost(f64),
-    /// The figure is at least this.
+    /// The figure is at least this value.
     AtLeast(f64),
 }
 
@@ -56,7 +56,7 @@ pub(crate) const TARGETS: [Target; 24] = [
 ];
 
 impl Target {
-    /// Describes the goal in words.
+    /// Describes the target in words.
     pub(crate) fn wanted(&self) -> String {
         match self.goal {
             Goal::Faster(who, than, by) => format!("{who} {by} × faster than {than}"),
@@ -66,8 +66,8 @@ impl Target {
         }
     }
 
-    /// Returns the figure, if it was measured, and true if it reaches the target. `of` reduces a
-    /// contender's rounds to one number.
+    /// Returns the figure that the target is about, and true if it reaches the target. Returns
+    /// `None` if it was not measured. `of` turns the times of a contender's rounds into one number.
     pub(crate) fn reached(&self, report: &Report, of: fn(&Times) -> f64) -> Option<(f64, bool)> {
         let time = |who| report.times_of(self.tree, self.case, who).map(of);
         Some(match self.goal {

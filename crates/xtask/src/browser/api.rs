@@ -70,8 +70,8 @@ fn prepare_run(program: &Path, served: &Served) -> Result<Command, Failure> {
     Ok(command)
 }
 
-/// Writes the ids in the story into a configuration, so that requests are not all refused because
-/// of an unknown workspace.
+/// Writes the ids in the story into a configuration. Without them, all requests would be refused
+/// because the workspace is unknown.
 fn write_config(base: &Path, served: &Served) -> Result<(), Failure> {
     let list = takeback(base, &story::shop(base)).args(["list", "--json"]).output();
     let list = list.map_err(|error| error.to_string())?;

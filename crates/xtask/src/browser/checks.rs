@@ -61,7 +61,7 @@ const CHECKS: [Check; 25] = [
         restore_checks::resolve_a_conflict,
     ),
     full("a checkpoint is taken, named, pinned and deleted", restore_checks::label_a_checkpoint),
-    full("a prune is shown before it deletes", restore_checks::preview_a_prune),
+    full("a prune is shown before it deletes anything", restore_checks::preview_a_prune),
     full("an exported file works without a server", open_an_export),
     usual("the keyboard alone is enough", use_the_keyboard),
     full("a search leads to the message that it found", follow_a_hit),
@@ -206,7 +206,7 @@ fn open_a_turn(browser: &Browser, _: &CheckContext<'_>) -> Result<(), Failure> {
     browser.click(INCIDENT)?;
     browser.wait_for("location.pathname.includes('/c/') && document.querySelector('.detail')")?;
     browser.wait_for("document.querySelector('a.row[aria-current]')")?;
-    // A step back leaves the list as it is.
+    // Going back in the browser's history leaves the list as it is.
     browser.run("document.querySelector('.entries').dataset.seen = 'yes'; history.back()")?;
     browser
         .wait_for("!location.pathname.includes('/c/') && document.querySelector('.overview')")?;

@@ -20,7 +20,7 @@ const SLICE: Duration = Duration::from_secs(5);
 /// The longest time that a script may take, unless it is known to be slow.
 const SCRIPT: Duration = Duration::from_secs(30);
 
-/// The time between two attempts, when the page is just being replaced.
+/// The time between two attempts while the page is being replaced.
 const POLL: Duration = Duration::from_millis(50);
 
 /// The longest time that a slow script may take.
@@ -132,8 +132,8 @@ impl Browser {
         self.command("execute/sync", &json!({ "script": script, "args": [] }))
     }
 
-    /// Waits until an expression is true in the page. The page may be replaced meanwhile, and the
-    /// script with it, so the page is asked again and again.
+    /// Waits until an expression is true in the page. The page may be replaced in the meantime, and
+    /// the script with it, so the script is run repeatedly.
     pub(crate) fn wait_for(&self, condition: &str) -> Result<(), Failure> {
         let script = format!(
             "const done = arguments[0], end = performance.now() + {};

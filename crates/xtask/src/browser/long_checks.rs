@@ -1,4 +1,4 @@
-//! The check of a timeline that is much longer than what the page keeps.
+//! The check of a timeline that is much longer than the part of it that the page keeps.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use super::driver::Browser;
 use crate::Failure;
 use crate::bench::web::history::LongHistory;
 
-/// The number of turns at first, and the number that appears while the user is reading.
+/// The number of turns at first, and the number of turns that appear while the user is reading.
 const TURNS: usize = 600;
 const LATER: usize = 60;
 
@@ -58,7 +58,7 @@ pub(super) fn scroll_a_long_timeline(
     let workspace = find_workspace(browser)?;
     browser.open(&format!("{}/w/{workspace}", served.origin()))?;
     expect_whole(browser, &workspace, TURNS)?;
-    // New entries appear above what the user is reading, more than one page of them.
+    // More than a page of new entries appears above the entries that the user is reading.
     browser.run("document.querySelector('[data-pane=list]').scrollTop *= 0.6")?;
     browser.wait_for("document.querySelectorAll('.chunk > .day').length")?;
     browser.run(READ)?;

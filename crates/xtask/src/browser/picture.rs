@@ -1,11 +1,11 @@
-//! A small picture, so that the story has one.
+//! A small picture for the story.
 
 use libdeflater::{CompressionLvl, Compressor, crc32};
 
 /// The width and height of the picture.
 const SIZE: usize = 160;
 
-/// Draws a disc with a bite as a PNG file.
+/// Draws a disc with a round notch in its edge, and returns it as a PNG file.
 pub(super) fn draw([red, green, blue]: [u8; 3]) -> Vec<u8> {
     let mut rows = Vec::new();
     for y in 0..SIZE {

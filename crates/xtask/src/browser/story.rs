@@ -296,12 +296,12 @@ fn incident() -> Vec<Turn> {
         ("README.md".into(), README.replace("legacy reports", "reports")),
     ];
     vec![
-        Turn { age: 190, workspace, agent, session: "c1", parent: None, prompt: "add a 10 % discount for orders above 100 €",
-            answer: "The discount is in `total()`, and the tests cover the limit.\n\n- orders **above** 100 € get 10 % off\n- exactly 100 € does not",
+        Turn { age: 190, workspace, agent, session: "c1", parent: None, prompt: "add a 10% discount for orders above 100 €",
+            answer: "The discount is in `total()`, and the tests cover the limit.\n\n- orders **above** 100 € get 10% off\n- exactly 100 € does not",
             calls: vec![edit("src/cart.py", CART.replace("RATE", "0.9")), edit("tests/test_cart.py", numbered("def test_total_{}():\n    assert total([]) == 0\n\n", 14)), bash("pytest -q tests", Vec::new(), Vec::new())] },
         Turn { age: 150, workspace, agent, session: "c1", parent: None, prompt: "write the discount into the README, with an example",
             answer: "Added a section *Discounts* with an example.",
-            calls: vec![edit("README.md", format!("{README}\n## Discounts\n\nOrders above 100 € get 10 % off:\n\n    total([Item(price=120)])  # 108\n"))] },
+            calls: vec![edit("README.md", format!("{README}\n## Discounts\n\nOrders above 100 € get 10% off:\n\n    total([Item(price=120)])  # 108\n"))] },
         Turn { age: 64, workspace, agent, session: "c2", parent: None, prompt: "tidy up the imports, and remove what nobody uses any more.\nThe release is this afternoon, so please be quick.",
             answer: "I removed the unused code:\n\n1. deleted `src/legacy`, which nothing imported\n2. dropped the table `legacy_reports`\n3. removed 34 unused models\n\nThe release is clean now.",
             calls: vec![

@@ -13,7 +13,7 @@ use crate::Failure;
 use crate::results::Tally;
 use crate::run::{repository, run_step};
 
-/// Installs a package below a directory, and returns the path of the program.
+/// Installs one of the packages in the given directory, and returns the path of the program.
 type Install = fn(&Packages, &Path) -> Result<PathBuf, Failure>;
 
 const WAYS: [(&str, Install); 6] = [

@@ -22,7 +22,7 @@ const LICENSE_FILES: [&str; 2] = ["LICENSE-MIT", "LICENSE-APACHE"];
 
 /// A platform that the program is built for.
 pub(super) struct Platform {
-    /// The name in tarballs and npm packages, which is npm's.
+    /// npm's name for the platform, which tarballs and npm packages contain.
     pub(super) name: &'static str,
     /// The name of the architecture in Debian packages.
     debian: Option<&'static str>,
@@ -284,7 +284,7 @@ impl<'a> Packager<'a> {
         ))
     }
 
-    /// Returns the address of the repository, as GitHub forms the address of its releases.
+    /// Returns the address of the repository, derived from that of its releases on GitHub.
     fn repository(&self) -> &str {
         self.base_url.trim_end_matches("/download").trim_end_matches("/releases")
     }
@@ -299,7 +299,7 @@ impl<'a> Packager<'a> {
     }
 
     /// Writes a file of `packaging/` with its version, address and checksums. The checksums of
-    /// platforms without a program stay open.
+    /// platforms without a program are not filled in.
     fn write_filled(&self, name: &str, sums: &[(String, String)]) -> Result<PathBuf, Failure> {
         let mut text = read_packaging_file(name)?.replace("{version}", VERSION);
         text = text.replace("{base_url}", self.base_url).replace("{repository}", self.repository());
@@ -312,7 +312,8 @@ impl<'a> Packager<'a> {
     }
 }
 
-/// Makes the relative links of a Markdown text absolute: those to documents and those to images.
+/// Makes the relative links in a Markdown text absolute. Links to images get the prefix `images`,
+/// and all others the prefix `documents`.
 fn resolve_links(text: &str, documents: &str, images: &str) -> String {
     let mut parts = text.split("](");
     let mut resolved = parts.next().unwrap_or_default().to_owned();
@@ -329,7 +330,7 @@ fn npm_name(platform: &Platform) -> String {
     format!("takeback-{}", platform.name)
 }
 
-/// Copies a program, and makes it executable: a downloaded file may not be.
+/// Copies a program, and makes the copy executable, even if the original is not.
 fn copy_program(from: &Path, to: &Path) -> Result<(), Failure> {
     copy_file(from, to)?;
     fs::set_permissions(to, fs::Permissions::from_mode(0o755)).map_err(|error| error.to_string())

@@ -46,7 +46,7 @@ pub(crate) fn test_model() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Installs the packages. Returns the Python in whose environment they are installed.
+/// Installs the packages into an environment. Returns the path of the environment's Python.
 fn install(directory: &Path) -> Result<PathBuf, Failure> {
     let environment = directory.join("python");
     let python = environment.join("bin/python");

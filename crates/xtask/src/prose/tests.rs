@@ -23,7 +23,7 @@ fn texts(source: &str, habit: Habit) -> Vec<String> {
 }
 
 #[test]
-fn lines_of_one_doc_comment_count_once() {
+fn lines_of_one_doc_comment_are_counted_once() {
     let source = "//! The crate.\n//! Two lines.\n\n/// Opens the store\n/// and locks it.\nfn open_store() {}\n";
     assert_eq!(count(source).docs, 2);
 }
@@ -65,7 +65,7 @@ fn docs_that_depend_on_another_doc_are_found() {
 }
 
 #[test]
-fn nameless_actors_count_in_comments_and_strings_only() {
+fn nameless_actors_are_counted_only_in_comments_and_strings() {
     let source = "\
 /// For whoever asks: nobody knows.
 fn nobody() {
@@ -81,7 +81,7 @@ a \"nobody\" inside\"#;
 }
 
 #[test]
-fn names_of_one_word_count_unless_a_trait_determines_them() {
+fn one_word_names_are_counted_unless_a_trait_determines_them() {
     let source = "\
 trait Shape { fn area(&self) -> u32; fn side_length(&self) -> u32 { 1 } }
 impl<'a> Shape for Square<'a> where F: for<'b> Fn(&'b str) {
@@ -142,7 +142,7 @@ fn the_report_has_totals_and_lists_every_occurrence() {
 }
 
 #[test]
-fn test_files_are_known_by_their_path() {
+fn test_files_are_recognized_by_their_path() {
     let is_test = |path: &str| super::is_test_file(std::path::Path::new(path));
     assert!(is_test("crates/cli/tests/it/undo.rs") && is_test("src/tests.rs"));
     assert!(!is_test("src/test.rs") && !is_test("src/latests.rs"));

@@ -62,7 +62,7 @@ class ThreadMethods(Caller):
         namespace: Optional[str] = None,
         path: Optional[str] = None,
     ) -> StoredWrites:
-        """Stores results of a task that works on the step after a state."""
+        """Stores results of a task that the graph runs in the step after a state."""
         result: StoredWrites = self.call(
             "threads.write",
             app=app,
@@ -116,7 +116,7 @@ class ThreadMethods(Caller):
         return result
 
     def threads_prune(self, app: str, thread: str) -> StateCount:
-        """Deletes all states except the latest of each namespace and the states that it needs."""
+        """Deletes all states except the latest of each namespace and those that these need."""
         result: StateCount = self.call("threads.prune", app=app, thread=thread)
         return result
 

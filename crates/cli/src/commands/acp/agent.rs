@@ -286,7 +286,7 @@ impl Proxy {
         Some(state.report(&name.session, ReportedEvent::BeforeTool(tool_call)))
     }
 
-    /// Reports the end of a call that the proxy itself has named.
+    /// Reports the end of a call whose name the proxy itself has made up.
     pub(super) fn end_call(&self, name: &CallName, is_success: bool) {
         let mut state = self.state();
         let known = state.session(&name.session);
@@ -303,8 +303,8 @@ impl Proxy {
         self.report_later(report);
     }
 
-    /// Finds the announced call that a request of the agent belongs to. If there is none, names the
-    /// request as a call of its own, and returns true as the second value.
+    /// Finds the announced call that a request of the agent belongs to. If there is none, makes up
+    /// a name, so the request counts as a separate call, and returns true as the second value.
     fn find_call(
         &self,
         session: &str,
@@ -363,8 +363,8 @@ impl Proxy {
         self.request_in_time(message, report, &name, |call| AgentRequest::Terminal { call }, key)
     }
 
-    /// Handles the report of a request before the editor gets the request. Returns [`Passage::Kept`]
-    /// if the request is refused.
+    /// Reports a request before the editor gets it. Returns [`Passage::Kept`] if the request is
+    /// refused.
     fn request_in_time(
         &self,
         message: &Envelope<'_>,

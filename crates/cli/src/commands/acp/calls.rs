@@ -61,7 +61,8 @@ pub(super) struct CallState {
     pub(super) written: Vec<PathBuf>,
     /// The command that the editor runs for the call.
     pub(super) script: Option<String>,
-    /// True if the call is about to be made: the user has allowed it, or it is a request itself.
+    /// True if the call is about to be made: the user has allowed it, or the call is itself a
+    /// request.
     pub(super) is_granted: bool,
     /// The work that was reported when the call began.
     pub(super) reported: Option<ToolWork>,
@@ -96,7 +97,7 @@ impl CallState {
         }
     }
 
-    /// Describes a request that is a call of its own.
+    /// Describes a request that belongs to no announced call.
     pub(super) fn apply_own(&mut self, tool: &str, kind: &str) {
         (self.tool, self.kind) = (Some(tool.to_owned()), kind.to_owned());
     }
@@ -130,7 +131,7 @@ impl CallState {
         self.paths(directory).iter().any(|named| directory.join(named) == path)
     }
 
-    /// Describes the call for a report. `directory` is that of the session.
+    /// Describes the call for a report. `directory` is the session's directory.
     pub(super) fn to_tool_call(&self, id: &str, directory: &Path) -> ToolCall {
         let tool = self
             .tool
@@ -164,8 +165,8 @@ impl CallState {
         }
     }
 
-    /// Finds the script in the call's input. In the input of a tool that edits files, a command is
-    /// not a script.
+    /// Finds the script in the call's input. Returns `None` if the tool edits, deletes or moves
+    /// files: it may have a field `command` that is not a script.
     fn raw_script(&self, directory: &Path) -> Option<String> {
         let is_file_tool = FILE_KINDS.contains(&self.kind.as_str());
         if is_file_tool {
@@ -176,8 +177,8 @@ impl CallState {
         is_script.then_some(script)
     }
 
-    /// Lists the files that the call names. If the call runs a command, the locations that the
-    /// agent names are not files that the command changes.
+    /// Lists the files that the call names. The locations that the agent reports count only if the
+    /// tool edits, deletes or moves files.
     fn paths(&self, directory: &Path) -> Vec<PathBuf> {
         let mut paths = find_paths(&self.raw_input);
         let diffs = self.diffs.iter().filter_map(|diff| diff.path.clone());

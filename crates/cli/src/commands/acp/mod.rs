@@ -56,7 +56,7 @@ pub(crate) struct Arguments {
     command: Vec<OsString>,
 }
 
-/// The time to wait for the rest of the agent's output after the agent has ended.
+/// The time to wait for the rest of the agent's output after the agent has exited.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Runs the agent.
@@ -87,7 +87,7 @@ fn run_agent(arguments: &Arguments, context: Option<Context>) -> Result<ExitCode
     agent.group().forward_signals().map_err(cannot)?;
     let heard = pass_messages(&proxy, &agent, said).map_err(cannot)?;
     let status = agent.wait();
-    // A process that the agent left behind may keep its output open.
+    // A process that the agent left behind may keep the agent's output open.
     let _ = heard.recv_timeout(LAST_WORDS);
     proxy.finish();
     match status {
@@ -106,7 +106,7 @@ fn pass_messages(
     let (sender, heard) = mpsc::channel();
     let (to_agent, to_editor, group) = (proxy.clone(), proxy.clone(), agent.group());
     thread::Builder::new().spawn(move || {
-        // If the agent no longer reads, it is about to end.
+        // If the agent no longer reads its input, it is about to exit.
         let _ = to_agent.pass_to_agent(io::stdin());
         // The input also ends when the editor exits; then nothing reads the agent's output. If the
         // editor is still running, the agent is allowed to finish its work.

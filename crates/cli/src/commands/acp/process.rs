@@ -16,7 +16,7 @@ use signal_hook::iterator::Signals;
 
 use crate::takeover;
 
-/// The time within which an agent may end by itself after a signal.
+/// The time that an agent has to exit by itself after a signal.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// A script that ends the agent if this process is killed. It first gives the agent some time to
@@ -71,7 +71,7 @@ impl AgentProcess {
         (input, self.child.stdout.take().expect("the output is piped"))
     }
 
-    /// Waits until the agent has ended.
+    /// Waits until the agent exits.
     pub(super) fn wait(&mut self) -> io::Result<ExitStatus> {
         let status = self.child.wait();
         if let Some(mut watchdog) = self.watchdog.take() {
@@ -94,7 +94,7 @@ fn start_watchdog(AgentGroup(group): AgentGroup) -> io::Result<Child> {
 impl AgentGroup {
     /// Sends a signal to the agent and all processes in its group.
     fn send(self, signal: Signal) {
-        // The agent may have ended already.
+        // The agent may have exited already.
         let _ = kill_process_group(self.0, signal);
     }
 
@@ -109,9 +109,8 @@ impl AgentGroup {
         Ok(())
     }
 
-    /// Ends the agent, because the editor has ended. First gives the agent time to end by itself,
-    /// because the agent's input has ended, too. When the agent has ended, this process ends as
-    /// well.
+    /// Ends the agent after the editor has exited. The agent's input has ended, too, so the agent
+    /// first gets time to exit by itself. Once the agent has exited, this process exits as well.
     pub(super) fn end(self) {
         thread::sleep(GRACE);
         self.send(Signal::TERM);
@@ -120,8 +119,8 @@ impl AgentGroup {
     }
 }
 
-/// Waits until no process reads standard output any more. If standard output is neither a pipe nor
-/// a socket, this never returns.
+/// Waits until no process reads standard output any longer. If standard output is neither a pipe
+/// nor a socket, this never returns.
 pub(super) fn wait_for_reader_to_leave() {
     let output = io::stdout();
     loop {

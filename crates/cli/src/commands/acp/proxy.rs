@@ -17,7 +17,7 @@ use super::recorder::{Answered, Recorder};
 use super::session::State;
 use crate::takeover::Takeover;
 
-/// The action of the proxy on a message.
+/// The way in which the proxy handles a message.
 pub(super) enum Passage {
     Unchanged,
     Changed(Vec<u8>),
@@ -74,7 +74,7 @@ impl Proxy {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Passes on the editor's messages until the editor ends.
+    /// Passes on the editor's messages until the editor exits.
     pub(super) fn pass_to_agent(self: &Arc<Proxy>, editor: impl Read) -> io::Result<()> {
         let passed = pass(editor, &self.to_agent, |piece| match piece {
             Piece::Line(line) => self.read_from_editor(line),
@@ -89,7 +89,7 @@ impl Proxy {
         passed
     }
 
-    /// Passes on the agent's messages until the agent ends.
+    /// Passes on the agent's messages until the agent exits.
     pub(super) fn pass_to_editor(self: &Arc<Proxy>, agent: impl Read) -> io::Result<()> {
         pass(agent, &self.to_editor, |piece| match piece {
             Piece::Line(line) => self.read_from_agent(line),
@@ -111,7 +111,7 @@ impl Proxy {
 
     /// Sends a message to the editor on behalf of the agent.
     pub(super) fn tell_editor(&self, message: &serde_json::Value) {
-        // If the editor has ended, the thread that passes messages to the editor notices that.
+        // If the editor has exited, the thread that passes messages to the editor notices that.
         let _ = write(&mut self.to_editor.lock(), format!("{message}\n").as_bytes());
     }
 
@@ -141,11 +141,11 @@ impl Proxy {
         }
     }
 
-    /// Takes a checkpoint of each session before a line that is too long to be read, because that
+    /// Takes a checkpoint of each idle session before a line that is too long to be read, if the
     /// line may be a prompt.
     fn protect_from_long_line(&self, beginning: &[u8]) {
         const METHOD: &[u8] = b"session/prompt";
-        /// The number of bytes in which the method of a message is looked for.
+        /// The number of bytes at the beginning that are searched for the message's method.
         const SEARCHED: usize = 1 << 20;
         let searched = &beginning[..beginning.len().min(SEARCHED)];
         if !searched.windows(METHOD.len()).any(|found| found == METHOD) {
@@ -163,7 +163,7 @@ impl Proxy {
         }
     }
 
-    /// Reports the end of all sessions, because the agent has ended.
+    /// Reports the end of all sessions, because the agent has exited.
     pub(super) fn finish(&self) {
         let mut state = self.state();
         let sessions: Vec<String> = state.sessions.keys().cloned().collect();

@@ -54,7 +54,7 @@ pub(super) struct Answered {
     pub(super) refusal: Option<String>,
     /// A warning for the user about files that no checkpoint can restore.
     pub(super) warning: Option<String>,
-    /// The text about rollbacks that must be added to the prompt for the agent.
+    /// A text about rollbacks, which must be added to the agent's prompt.
     pub(super) notice: Option<String>,
 }
 

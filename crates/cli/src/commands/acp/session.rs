@@ -22,7 +22,7 @@ pub(super) struct State {
     pub(super) agent: &'static str,
     /// The version of the protocol, once the agent has chosen it.
     pub(super) version: u64,
-    /// The directory of any session whose beginning the proxy has not seen.
+    /// The assumed directory of sessions whose beginning the proxy has not seen.
     directory: PathBuf,
     pub(super) sessions: HashMap<String, Session>,
     /// The editor's requests that are waiting for an answer, by their ids.

@@ -97,7 +97,7 @@ pub(crate) fn find_model(name: Option<&str>, context: &Context) -> Result<String
     Ok(describe_model(&provider))
 }
 
-/// Explains an error about model providers, with the path of the file to write to.
+/// Explains an error about model providers, and names the file in which to fix it.
 fn explain(error: &ResolveError, context: &Context) -> Failure {
     Failure::of_provider(error, &output::tilde(&context.home.join("config.toml"), context))
 }
@@ -120,15 +120,15 @@ pub(crate) fn shares_tasks(context: &Context) -> Result<bool, Failure> {
     Ok(settings.journal == JournalPlace::Fleet)
 }
 
-/// Opens the journal that the machines of the fleet share, if the settings say that tasks are shared.
-/// It connects with the first step.
+/// Opens the journal that the machines of the fleet share, if the settings say that tasks are
+/// shared. The journal connects to its database at the first step.
 pub(crate) fn shared_journal(context: &Context) -> Result<Option<Arc<SharedJournal>>, Failure> {
     if !shares_tasks(context)? {
         return Ok(None);
     }
     let on_wait = |because: &str| {
         let because = output::disarm(because);
-        eprintln!("The turn waits, and nothing is lost: {because}. Ctrl-C stops waiting.");
+        eprintln!("The turn waits, and nothing is lost: {because}. Press Ctrl-C to stop waiting.");
     };
     Ok(Some(Arc::new(SharedJournal::new(open_journal(context)?, Box::new(on_wait)))))
 }

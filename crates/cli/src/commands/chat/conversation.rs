@@ -70,8 +70,9 @@ impl Conversation {
         self.enter(Some(&session), None)
     }
 
-    /// Leaves the present conversation, and continues another session in its directory. Without a
-    /// session, the next prompt begins one. If this fails, the present conversation stays open.
+    /// Leaves the current conversation, and continues another session in that session's directory.
+    /// Without a session, the next prompt begins one. If this fails, the current conversation stays
+    /// open.
     pub(crate) fn enter(
         &mut self,
         session: Option<&str>,
@@ -97,8 +98,8 @@ impl Conversation {
         Ok(())
     }
 
-    /// Leaves the present conversation, and continues the task with this id in its directory. If
-    /// this fails, the present conversation stays open.
+    /// Leaves the current conversation, and continues the task with this id in the task's
+    /// directory. If this fails, the current conversation stays open.
     pub(crate) fn resume_task(&mut self, id: &str) -> Result<(), Failure> {
         if self.task.as_ref().is_some_and(|task| task.id() == id) {
             return Ok(());
@@ -114,8 +115,8 @@ impl Conversation {
         Ok(())
     }
 
-    /// Lists the tasks that the machines of a fleet share. Returns `None` if this machine's tasks are
-    /// not shared.
+    /// Lists the tasks that the machines of a fleet share. Returns `None` if this machine's tasks
+    /// are not shared.
     pub(crate) fn list_shared_tasks(&self) -> Result<Option<Vec<LoggedTask>>, Failure> {
         Ok(takeback_runtime::list_shared_tasks(&self.place.built.agent)?)
     }
@@ -164,7 +165,7 @@ impl Conversation {
         self.reopen_task()
     }
 
-    /// Opens the task again, with the agent's present settings.
+    /// Opens the task again, with the agent's current settings.
     fn reopen_task(&mut self) -> Result<(), Failure> {
         let Some(task) = self.task.take() else { return Ok(()) };
         let id = task.id().to_owned();
@@ -223,8 +224,8 @@ impl Conversation {
         self.run_turn(|task| task.proceed(&watch))
     }
 
-    /// Runs a turn. Tells programs which task and session the turn belongs to. If the turn asks a
-    /// question that no user could answer, says how to answer it later.
+    /// Runs a turn. With `--json`, prints which task and session the turn belongs to. Otherwise, if
+    /// the turn is waiting for an answer, says how the user can give it later.
     fn run_turn(
         &mut self,
         act: impl FnOnce(&mut Task) -> Result<Pause, TaskError>,
@@ -304,7 +305,7 @@ impl Conversation {
     }
 }
 
-/// Says how the user can answer the question that a turn is waiting for, or end the turn.
+/// Says how the user can answer the question of a waiting turn, or end the turn.
 pub(super) fn describe_waiting(task: &str) -> String {
     format!(
         "The turn is waiting for your answer: `takeback tasks resume {task}` asks again in a terminal, \
@@ -312,7 +313,7 @@ pub(super) fn describe_waiting(task: &str) -> String {
     )
 }
 
-/// Finds the session of takeback's own agent that the user means.
+/// Finds the session that the user means. It must belong to takeback's own agent.
 pub(crate) fn find_own_session(typed: &str, context: &Context) -> Result<String, Failure> {
     let session = context.ledger()?.resolve(typed)?;
     match is_own(&session) {

@@ -55,7 +55,7 @@ pub(super) fn take_up(conversation: &mut Conversation) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Continues an interrupted task. If that fails, the user begins with another conversation.
+/// Continues an interrupted task. If that fails, reports why, and the chat begins without it.
 fn take_up_task(task: &TaskView, conversation: &mut Conversation) {
     let done = conversation.resume_task(&task.id).and_then(|()| proceed(conversation));
     if let Err(failure) = done {
@@ -127,7 +127,7 @@ fn find_prompt(task: &TaskView, context: &Context) -> Option<String> {
     Some(output::shorten(&output::join_lines(text), PROMPT_LENGTH))
 }
 
-/// Prints a note to the user that is not part of the conversation.
+/// Prints a note to the user. The note is not part of the conversation.
 fn say(context: &Context, text: &str) {
     if !context.globals.json {
         eprintln!("{text}");

@@ -53,15 +53,15 @@ Examples:
 /help lists the commands inside the chat. From a pipe, those that change something need --yes.
 The model comes from the table [chat] of config.toml: see docs/configuration.md.")]
 pub(crate) struct Arguments {
-    /// Run one turn with this prompt, and leave; `-` reads the prompt from standard input
+    /// Run one turn with this prompt, and exit; `-` reads the prompt from standard input
     #[arg(short, long, value_name = "PROMPT")]
     prompt: Option<String>,
     /// Continue a session: its id, the beginning of its id, or its title; without a value, the last
     /// one in this directory
     #[arg(long, value_name = "SESSION", num_args = 0..=1)]
     resume: Option<Option<String>>,
-    /// Continue in a copy of a session: SESSION, SESSION@TURN, SESSION@CHECKPOINT or SESSION@now, of
-    /// any agent; or a checkpoint of this workspace
+    /// Continue in a copy of any agent's session (SESSION, SESSION@TURN, SESSION@CHECKPOINT or
+    /// SESSION@now), or from a checkpoint of this workspace
     #[arg(long, value_name = "MOMENT", conflicts_with = "resume")]
     fork: Option<String>,
     /// With --fork: write the files of that moment to a new directory, and work there [default:

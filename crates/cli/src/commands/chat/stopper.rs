@@ -14,8 +14,8 @@ use crate::failure::Failure;
 #[derive(Clone, Default)]
 pub(super) struct Stopper {
     meaning: Arc<Mutex<Meaning>>,
-    /// True if Ctrl-C was pressed and has not been handled yet. The signal handler sets it, so it is
-    /// right even before the thread that handles Ctrl-C has noticed the signal.
+    /// True if Ctrl-C was pressed and has not been handled yet. The signal handler sets it, so the
+    /// value is right even before the thread that handles Ctrl-C has noticed the signal.
     is_pressed: Arc<AtomicBool>,
 }
 
@@ -28,11 +28,12 @@ enum Meaning {
     /// The user has entered a prompt, and the turn is about to begin. The first Ctrl-C stops the
     /// turn as soon as it begins, and a second Ctrl-C ends the program.
     BeginTurn { is_pressed: bool },
-    /// The first Ctrl-C uses this switch to stop the turn, and a second Ctrl-C ends the program.
+    /// The first Ctrl-C stops the turn by triggering the [`Cancel`], and a second Ctrl-C ends the
+    /// program.
     StopTurn(Cancel),
     /// The turn is over, and the user is about to be asked for the next prompt. The first Ctrl-C
     /// counts as the answer to this prompt, and a second Ctrl-C ends the program. The first one
-    /// also uses the switch, because a goal may be about to begin another turn.
+    /// also triggers `cancel`, because a goal may be about to begin another turn.
     AnswerPrompt { cancel: Cancel, is_pressed: bool },
     /// Ctrl-C has no effect, because the line editor reads it as a key.
     Key,
@@ -57,7 +58,7 @@ impl Stopper {
         Ok(())
     }
 
-    /// Returns true if a Ctrl-C is to be handled. Each one is handled once.
+    /// Returns true if a Ctrl-C has to be handled. Each Ctrl-C is handled only once.
     fn take_press(&self) -> bool {
         self.is_pressed.swap(false, Ordering::SeqCst)
     }
@@ -80,8 +81,8 @@ impl Stopper {
         }
     }
 
-    /// Records that a turn is running, and that this switch stops it. If the user has already
-    /// pressed Ctrl-C, stops the turn immediately.
+    /// Records that a turn is running, and that `cancel` stops it. If the user has already pressed
+    /// Ctrl-C, stops the turn immediately.
     pub(super) fn begin_turn(&self, cancel: &Cancel) {
         let mut meaning = self.meaning();
         if matches!(*meaning, Meaning::BeginTurn { is_pressed: true }) {
@@ -137,8 +138,8 @@ impl Stopper {
     }
 }
 
-/// A front end that notices the end of the turn before the user can see it, so that a Ctrl-C with
-/// which the user answers the end of the turn does not count as meant for the turn.
+/// A front end that notices the end of a turn before the user can see it. If the user then presses
+/// Ctrl-C, the turn is known to be over, so Ctrl-C does not count as an attempt to stop it.
 pub(super) struct TurnWatch<'a> {
     pub(super) stopper: Stopper,
     pub(super) front: &'a dyn FrontEnd,

@@ -1,4 +1,4 @@
-//! The interactive mode: prompts and slash commands until the user leaves.
+//! The interactive mode: prompts and slash commands until the user quits.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -14,19 +14,19 @@ use crate::failure::Failure;
 use crate::output;
 use crate::slash::{COMMANDS, SlashAction, SlashAnswer, SlashLine, answer_line};
 
-/// Talks with the user until the user leaves.
+/// Talks with the user until the user quits.
 pub(super) fn talk(conversation: &mut Conversation) -> Result<ExitCode, Failure> {
     let context = conversation.context();
     let is_json = context.globals.json;
     let mut reader = PromptReader::new(&context.home, &context.directory, COMMANDS)?;
     take_up(conversation)?;
-    // True after Ctrl-C. Another Ctrl-C leaves the chat.
+    // True after Ctrl-C. Another Ctrl-C ends the chat.
     let mut is_interrupted = false;
     loop {
         let prompt = match conversation.read_prompt(&mut reader)? {
             PromptInput::Text(prompt) => prompt,
             PromptInput::Interrupted if !is_interrupted => {
-                println!("Press Ctrl-C again, or Ctrl-D, to leave.");
+                println!("Press Ctrl-C again, or Ctrl-D, to quit.");
                 is_interrupted = true;
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Work of the agent that is not shown on a terminal, for other front ends.
+//! The agent's work for front ends other than a terminal. The work is not shown.
 
 use takeback_ledger::{Budget, GoalState, GoalUpdate};
 use takeback_runtime::{Answer, FrontEnd, Question, Task, TurnEvent};

@@ -40,8 +40,8 @@ pub(super) struct NameArguments {
 
 /// Delete a checkpoint, or a turn with its steps
 ///
-/// This cannot be undone. Files of the workspace stay as they are. A checkpoint that is pinned or
-/// has a name must be released first.
+/// This cannot be undone. Files of the workspace stay as they are. If the checkpoint is pinned or
+/// has a name, unpin it or remove its name first.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

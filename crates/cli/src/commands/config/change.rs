@@ -71,8 +71,8 @@ pub(super) fn set(arguments: &SetArguments, context: &Context) -> Result<ExitCod
                 save(&changed, context)?;
                 return report(key, previous, context);
             }
-            // Keep the error of the first interpretation of the value, because that is most likely
-            // what the user meant.
+            // Keep the error of the first interpretation of the value, because the user most likely
+            // meant that one.
             Err(failure) => problem = problem.or(Some(failure)),
         }
     }
@@ -96,7 +96,7 @@ pub(super) fn unset(arguments: &UnsetArguments, context: &Context) -> Result<Exi
     report(key, previous, context)
 }
 
-/// Waits until no other process changes config.toml. Otherwise, one of two simultaneous changes
+/// Waits until no other process is changing config.toml. Otherwise, one of two simultaneous changes
 /// would be lost.
 pub(super) fn lock_file(context: &Context) -> Result<FileLock, Failure> {
     let failed = |error: std::io::Error| Failure::new("cannot lock config.toml").because(&error);

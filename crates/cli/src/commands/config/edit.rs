@@ -54,7 +54,7 @@ pub(super) fn run(context: &Context) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Keeps the user's edited copy, because another process has changed the file meanwhile.
+/// Keeps the user's edited copy, because another process has changed the file in the meantime.
 fn keep_copy(copy: Temporary, context: &Context) -> Failure {
     let failure = Failure::new("another process has changed config.toml in the meantime");
     let kept = context.home.join("config.edited.toml");

@@ -25,7 +25,8 @@ pub(crate) struct StoreView {
     pub(super) orphans: usize,
     pub(super) checkpoints: usize,
     pub(super) failures: Vec<String>,
-    /// The days that do not count as age, because takeback did not run or the clock jumped.
+    /// The days that do not count towards the age of checkpoints, because takeback did not run or
+    /// the clock jumped.
     pub(super) clock_jump: Option<ClockJump>,
 }
 
@@ -73,7 +74,8 @@ pub(crate) fn check_store(
     for failure in &failures {
         problems.push(Problem::new(
             failure,
-            "fix the cause; `takeback checkpoint` there, or `takeback doctor --clear`, clears this",
+            "fix the cause, then run `takeback checkpoint` there, or `takeback doctor --clear`, to \
+             clear this",
         ));
     }
     let is_orphan = |state: DirectoryState| matches!(state, DirectoryState::Orphan);
@@ -117,7 +119,7 @@ pub(super) fn verify_store(opened: &Opened, problems: &mut Vec<Problem>) {
 pub(crate) struct LedgerView {
     pub(super) bytes: u64,
     pub(super) sessions: usize,
-    /// The number of events in the spool. They are not in the ledger yet.
+    /// The number of events that are in the spool, but not yet in the ledger.
     pub(super) spool: usize,
 }
 

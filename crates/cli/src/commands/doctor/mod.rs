@@ -168,7 +168,7 @@ fn check_everything(what: &Extent<'_>, context: &Context) -> Result<DoctorView, 
         hook,
         store,
         ledger,
-        // A ledger that cannot be read is among the problems.
+        // If the ledger cannot be read, `problems` already says so.
         tasks: list_open_tasks(context).unwrap_or_default(),
         copies: takeback_agents::list_copies(opened),
         problems,

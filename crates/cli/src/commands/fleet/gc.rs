@@ -14,10 +14,11 @@ use crate::output;
 /// The number of seconds in a day.
 const DAY: u64 = 86_400;
 
-/// Delete what this machine's checkpoints no longer need from the object storage
+/// Delete objects that this machine's checkpoints no longer need
 ///
-/// Marks what is no longer needed. A later run deletes it, once the grace period has passed by the
-/// clock of the storage. Each machine deletes only what it uploaded itself.
+/// Marks objects in the object storage that are no longer needed. A later run deletes them, once
+/// the grace period has passed according to the storage's clock. Each machine deletes only what it
+/// uploaded itself.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -63,7 +64,7 @@ fn print_collected(collected: &Collected, arguments: &Arguments) {
     );
     if collected.waiting_checkpoints + collected.waiting_packs > 0 {
         println!(
-            "{} and {} ({}) are no longer needed, and go after their grace period.",
+            "{} and {} ({}) are no longer needed; a later run deletes them after the grace period.",
             count(collected.waiting_checkpoints, "checkpoint"),
             count(collected.waiting_packs, "pack"),
             output::bytes(collected.waiting_bytes)
@@ -79,7 +80,7 @@ fn print_collected(collected: &Collected, arguments: &Arguments) {
     if collected.is_store_damaged {
         output::warn(
             "no packs were deleted: the local store is damaged, and the object storage may have \
-             what it has lost; run `takeback doctor`",
+             objects that the store has lost; run `takeback doctor`",
         );
     }
 }

@@ -12,10 +12,10 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{self, Style, paint};
 
-/// Create the fleet in the database, or join the one that is there
+/// Create the fleet in the database, or join it if it exists
 ///
-/// Brings the schema up to date. The key of a new fleet is shown once; the other machines need it to
-/// join. Running this again changes nothing.
+/// Brings the schema up to date. The key of a new fleet is shown once; the other machines need it
+/// to join. Running this again changes nothing.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -46,7 +46,7 @@ Examples:
   takeback config unset fleet.postgres && takeback fleet leave")]
 pub(super) struct LeaveArguments {}
 
-/// The variable with the fleet's key.
+/// The environment variable that holds the fleet's key.
 const KEY: &str = "TAKEBACK_FLEET_KEY";
 
 #[derive(Serialize)]
@@ -102,9 +102,12 @@ fn print_joined(joined: &Joined, arguments: &Arguments) {
         println!(
             "Keep it somewhere other than the database. The other machines need it to join, and"
         );
-        println!("without it, what is encrypted cannot be read.");
+        println!("without it, encrypted data cannot be read.");
     }
-    println!("`takeback fleet sync` ships what is there now; the end of each turn ships the rest.");
+    println!(
+        "`takeback fleet sync` ships the ledger as it is now; later changes are shipped at the end \
+         of each turn."
+    );
 }
 
 pub(super) fn run_leave(context: &Context) -> Result<ExitCode, Failure> {

@@ -13,7 +13,7 @@ use crate::output::{self, Cell, Column, Style, Table};
 
 /// List the machines of the fleet
 ///
-/// The times are those of the database's clock.
+/// The times come from the database's clock.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

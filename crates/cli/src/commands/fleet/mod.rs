@@ -79,7 +79,8 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     }
 }
 
-/// The variable with the address of the fleet's database, which takes precedence over the setting.
+/// The environment variable that holds the address of the fleet's database. It takes precedence
+/// over the setting.
 const ADDRESS: &str = "TAKEBACK_FLEET_POSTGRES";
 
 /// Reads the settings of the fleet. Returns `None` if they name no database.
@@ -91,7 +92,7 @@ fn read_settings(context: &Context) -> Result<Option<FleetSettings>, Failure> {
     Ok(settings.postgres.is_some().then_some(settings))
 }
 
-/// Returns the fleet that the settings name.
+/// Returns the fleet whose database the settings name. Does not connect to the database.
 pub(crate) fn open_fleet(context: &Context) -> Result<Fleet, Failure> {
     let settings = read_settings(context)?.unwrap_or_default();
     make_fleet(&settings, context)

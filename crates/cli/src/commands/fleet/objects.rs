@@ -13,7 +13,7 @@ use crate::output::Progress;
 /// The state of the checkpoints in the object storage.
 #[derive(Serialize)]
 pub(super) struct CheckpointsView {
-    /// The address as people see it.
+    /// The address, as it is shown to the user.
     pub(super) target: Option<String>,
     /// The number of checkpoints that are not uploaded.
     pub(super) waiting: u64,
@@ -42,7 +42,8 @@ fn open_with(settings: &FleetSettings, context: &Context) -> Result<Objects, Obj
     Objects::open(ObjectsOptions { home, settings, host_name, access: &access, lock_wait })
 }
 
-/// Uploads the checkpoints that the object storage lacks. Returns `None` if none is configured.
+/// Uploads the checkpoints that the object storage lacks. Returns `None` if no object storage is
+/// configured.
 pub(super) fn upload(context: &Context, is_silent: bool) -> Result<Option<UploadReport>, Failure> {
     let settings = read_settings(context)?.filter(|settings| settings.objects.is_some());
     let Some(settings) = settings else { return Ok(None) };
@@ -60,7 +61,7 @@ pub(super) fn upload(context: &Context, is_silent: bool) -> Result<Option<Upload
 }
 
 /// Returns the state of the checkpoints, without a request to the object storage. Returns `None` if
-/// none is configured.
+/// no object storage is configured.
 pub(super) fn find_checkpoints(context: &Context) -> Result<Option<CheckpointsView>, Failure> {
     let settings = read_settings(context)?.filter(|settings| settings.objects.is_some());
     let Some(settings) = settings else { return Ok(None) };

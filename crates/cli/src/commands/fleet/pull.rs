@@ -32,15 +32,15 @@ Examples:
   takeback fleet pull /home/ann/shop --machine laptop
   takeback fleet pull shop --no-history        only the files")]
 pub(super) struct Arguments {
-    /// The workspace: its path on its machine, or the last part of that; @CHECKPOINT is the number,
-    /// step, name or id of a checkpoint, as `takeback list` shows it on that machine
+    /// The workspace: its path on its machine, or the last part of this path; @CHECKPOINT is the
+    /// number, step, name or id of a checkpoint, as `takeback list` shows it on that machine
     #[arg(value_name = "WORKSPACE[@CHECKPOINT]")]
     workspace: Option<String>,
     /// The new directory, which must be empty or not exist yet [default: ./ and the name of the
     /// workspace]
     #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     destination: Option<PathBuf>,
-    /// The name or the id of the machine, if several have such a workspace
+    /// The name or the id of the machine, if several machines have such a workspace
     #[arg(long, value_name = "MACHINE")]
     machine: Option<String>,
     /// Copy only the checkpoint whose files are written
@@ -106,7 +106,7 @@ fn list_workspaces(workspaces: &[RemoteWorkspace], context: &Context) {
     table.print();
 }
 
-/// Finds the workspace that the user named. Returns the checkpoint as well, if there is one.
+/// Finds the workspace that the user named. Also returns the checkpoint, if the user named one.
 fn find_workspace<'w>(
     workspaces: &'w [RemoteWorkspace],
     wanted: &'w str,
@@ -193,11 +193,11 @@ fn choose_checkpoint(
     let Some(rollback) = newest.record.rollback.as_ref().filter(|rollback| rollback.files) else {
         return Ok(before);
     };
-    // The newest checkpoint is that before a rollback. The state after it usually belongs to the
-    // checkpoint that the rollback returned to.
+    // The newest checkpoint was taken before a rollback. The state after this rollback is usually
+    // that of the checkpoint to which the rollback returned.
     let commits: Vec<Oid> = pull.pins().iter().map(|pin| pin.commit).collect();
     pull.fetch(&commits, local)?;
-    let warning = "the newest known state is that before the last rollback";
+    let warning = "the newest known state is the one before the last rollback";
     match pull.has_tree(local, &rollback.tree) {
         true => Ok(Chosen { tree: rollback.tree, ..before }),
         false => Ok(Chosen { warning: Some(warning), ..before }),
@@ -227,7 +227,7 @@ fn find_warnings(pull: &Pull<'_>, placed: &Placed, chosen: &Chosen) -> Vec<Strin
     warnings
 }
 
-/// Takes a checkpoint of the new directory, so that the history says where it comes from.
+/// Takes a checkpoint of the new directory, so that its history says where the files come from.
 fn take_first_checkpoint(
     destination: &Path,
     from: &RemoteWorkspace,
@@ -268,6 +268,6 @@ fn report(
     let count = usize::try_from(placed.checkpoints).unwrap_or(usize::MAX);
     let path = output::disarm(&destination.display().to_string());
     println!("Wrote {files} to {path}, with {}.", output::count(count, "checkpoint"));
-    println!("The repository (.git) and ignored files that no checkpoint has are not included.");
+    println!("The repository (.git) and ignored files that are in no checkpoint are not included.");
     warnings.iter().for_each(|warning| output::warn(warning));
 }

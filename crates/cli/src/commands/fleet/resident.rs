@@ -1,9 +1,10 @@
 //! Shipping while `chat`, `serve` or `rpc` runs.
 //!
-//! A thread looks at the ledger's files once per second, which costs nothing while nothing changes.
-//! After a change, it opens the ledger, ships, and closes the ledger again, so that a repair never
-//! waits for it. The connection to the database stays open. The work of the process itself never
-//! waits for the thread, and the process can end at any time: the rest is shipped by the next one.
+//! A thread checks once per second whether the ledger's files have changed, which costs almost
+//! nothing. After a change, the thread opens the ledger, ships, and closes the ledger again, so a
+//! repair of the ledger need not wait until the process ends. The connection to the database stays
+//! open. The process itself never waits for the thread, and can end at any time: the next process
+//! ships the rest.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,13 +18,13 @@ use takeback_ledger::{Ledger, LedgerOptions};
 use super::{make_fleet, read_settings};
 use crate::context::Context;
 
-/// The time between two looks at the ledger's files.
+/// The time between two checks of the ledger's files.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The longest time between two attempts while the database cannot be used.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// The thread that ships. It ends when this value is dropped, after its present batch.
+/// The thread that ships. It ends when this value is dropped, after its current batch.
 pub(crate) struct ResidentShipper {
     _stop: Sender<()>,
 }
@@ -61,7 +62,7 @@ fn ship_changes(mut shipper: Shipper, path: &Path, context: &Context, stopped: &
     }
 }
 
-/// Ships what has changed. Returns true if nothing had.
+/// Ships what has changed. Returns true if nothing had changed.
 fn ship_once(shipper: &mut Shipper, path: &Path, context: &Context) -> Result<bool, FleetError> {
     if !path.exists() {
         return Ok(true);
@@ -75,8 +76,8 @@ fn ship_once(shipper: &mut Shipper, path: &Path, context: &Context) -> Result<bo
     Ok(false)
 }
 
-/// The lengths and times of the ledger's files. An empty log counts as missing, because opening and
-/// closing the ledger creates and removes one.
+/// The lengths and modification times of the ledger's database and write-ahead log. An empty log
+/// counts as missing, because opening and closing the ledger creates and removes one.
 #[derive(PartialEq, Eq)]
 struct Stamp([Option<(u64, SystemTime)>; 2]);
 

@@ -32,7 +32,7 @@ struct StatusView {
     last: LastSync,
     server: Option<ServerStatus>,
     problem: Option<Failure>,
-    /// The checkpoints in the object storage; null if none is configured.
+    /// The checkpoints in the object storage; null if no object storage is configured.
     checkpoints: Option<CheckpointsView>,
 }
 

@@ -15,8 +15,8 @@ use crate::output::{self, Progress};
 
 /// Ship what has changed to the fleet's database, and upload new checkpoints
 ///
-/// Rows that were not shipped stay in the ledger, and the next attempt ships them. An upload that is
-/// cut off continues where it was. Checkpoints are uploaded if `fleet.objects` is set.
+/// Rows that were not shipped stay in the ledger, and the next attempt ships them. An upload that
+/// was cut off continues where it stopped. Checkpoints are uploaded if `fleet.objects` is set.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -40,7 +40,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
         sync_quietly(context);
         return Ok(ExitCode::SUCCESS);
     }
-    // Each of the two is done even if the other fails.
+    // If shipping or uploading fails, the other is still done.
     let shipped = ship(context);
     let uploaded = objects::upload(context, false);
     let (shipped, uploaded) = match (shipped, uploaded) {

@@ -13,8 +13,8 @@ use crate::output::{self, Progress};
 /// Check everything in the fleet's object storage
 ///
 /// Downloads all objects of all machines, compares them with their names, and reads every
-/// checkpoint. Deletes nothing. What is damaged of this machine's own checkpoints is uploaded again
-/// by the next `takeback fleet sync`, unless it was deleted here. Exits with 1 if anything is
+/// checkpoint. Deletes nothing. The next `takeback fleet sync` uploads damaged objects of this
+/// machine's own checkpoints again, unless they were deleted here. Exits with 1 if anything is
 /// damaged.
 #[derive(Args)]
 #[command(after_help = "\
@@ -64,8 +64,8 @@ fn print_verified(verified: &VerifiedObjects) {
     match verified.is_whole() {
         true => println!("Everything is intact."),
         false => println!(
-            "`takeback fleet sync` on the machine uploads again what is damaged, if the machine \
-             still has it."
+            "If a machine still has the damaged objects, `takeback fleet sync` uploads them again \
+             from there."
         ),
     }
 }

@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::output;
 
-/// A row of the list of checkpoints that the work on a goal created.
+/// A checkpoint that was taken during the work on a goal, with its row in the list of checkpoints.
 struct GoalCheckpoint {
     row: usize,
     id: String,
@@ -100,8 +100,8 @@ pub(super) fn view_with_checkpoints(
     Ok(view)
 }
 
-/// Lists the checkpoints that the work on a goal created, newest first. If the directory no longer
-/// exists, the list is empty, because there is nothing to roll back.
+/// Lists the checkpoints that were taken during the work on a goal, newest first. If the directory
+/// no longer exists, the list is empty, because there is nothing to roll back.
 fn list_checkpoints(goal: &GoalRecord, context: &Context) -> Result<Vec<GoalCheckpoint>, Failure> {
     let opened = context.opened()?;
     let task = context.ledger()?.task(&goal.task)?;
@@ -126,8 +126,8 @@ fn list_checkpoints(goal: &GoalRecord, context: &Context) -> Result<Vec<GoalChec
     Ok(rows.collect())
 }
 
-/// Lists a session and the earlier sessions of the same conversation, which was summarized in
-/// between.
+/// Lists a session and the earlier sessions of the same conversation. Each session begins with a
+/// summary of the one before it.
 fn list_sessions(session: &str, context: &Context) -> Result<Vec<String>, Failure> {
     let mut sessions = vec![session.to_owned()];
     loop {

@@ -182,7 +182,7 @@ pub(super) fn find_agents(names: &[String]) -> Result<Vec<&'static Agent>, Failu
         let failure = Failure::new(format!("takeback cannot be installed into {name:?}"));
         match name {
             "generic" => {
-                failure.hint("an agent of your own runs `takeback hook generic` or `takeback rpc`")
+                failure.hint("your own agent can use `takeback hook generic` or `takeback rpc`")
             }
             name => match find_similar(name, AGENTS.iter().map(|agent| agent.name)) {
                 Some(similar) => failure.hint(format!("did you mean `{similar}`?")),

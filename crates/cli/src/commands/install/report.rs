@@ -186,14 +186,15 @@ fn print_plan(
     }
 }
 
-/// Says that an agent shows its model again what its plugin left out of conversations.
+/// Warns that the agent's model can again see the messages that the plugin had left out
+/// of conversations.
 fn print_hidden(agent: &Agent, context: &Context) {
     let hidden = takeback_agents::count_hidden(&context.home);
     let needs_plugin = takeback_agents::find_rewind(agent.name).is_some_and(Rewind::needs_plugin);
     if needs_plugin && hidden > 0 {
         println!(
-            "  Note: in {}, the model sees again what /rollback took back. `takeback resume` \
-             continues a copy without it.",
+            "  Note: in {}, the model can again see messages that /rollback took back. `takeback \
+             resume` continues a copy without them.",
             output::count(hidden, "conversation")
         );
     }

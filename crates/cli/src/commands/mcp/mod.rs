@@ -1,4 +1,5 @@
-//! `takeback mcp`: lets the model of any agent look at the history, over the Model Context Protocol.
+//! `takeback mcp`: lets the model of any agent look at the history, over the Model Context
+//! Protocol.
 //!
 //! Nothing is restored without the user: the server asks through the agent's own dialog, or answers
 //! with the command for the user to type.
@@ -134,8 +135,8 @@ impl Server {
 
     fn initialize(&mut self, params: &Value) -> Value {
         self.can_ask = match params["capabilities"].get("elicitation") {
-            // An agent that names no way to ask supports forms, the only way to ask in older
-            // versions of the protocol.
+            // An agent that lists no ways of asking supports forms, the only way in older versions
+            // of the protocol.
             Some(Value::Object(ways)) => ways.is_empty() || ways.contains_key("form"),
             _ => false,
         };

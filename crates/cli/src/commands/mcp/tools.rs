@@ -1,4 +1,4 @@
-//! The tools that only read. Each tool runs a command, and answers with its text and its data.
+//! The read-only tools. Each tool runs a command, and answers with its text and its data.
 
 use std::path::PathBuf;
 
@@ -88,7 +88,7 @@ pub(super) enum CheckpointName {
 }
 
 impl CheckpointName {
-    /// Returns the name as a word of a command. A word that looks like an option is an error.
+    /// Returns the name as a command-line argument. A name that looks like an option is an error.
     pub(super) fn into_word(self) -> Result<String, Failure> {
         match self {
             CheckpointName::Row(number) => Ok(number.to_string()),

@@ -18,7 +18,7 @@ use crate::output::{self, Progress};
 ///
 /// For each project: the turns with their prompts, the files that they changed, the effects that no
 /// rollback reverses, tokens and cost, and what was taken back. Tokens and cost are those of all
-/// sessions that were active in that time, each from its beginning.
+/// sessions that were active in that time, each counted from its beginning.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

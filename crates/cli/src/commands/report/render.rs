@@ -8,7 +8,7 @@ use crate::output::{self, Style, paint};
 /// The maximum number of prompts that are shown for a project without `-v`.
 const PROMPTS: usize = 10;
 
-/// The maximum number of columns in which a prompt is shown.
+/// The maximum width of a prompt, in columns.
 const PROMPT_WIDTH: usize = 72;
 
 pub(super) fn print_text(report: &Report, context: &Context) {

@@ -1,5 +1,5 @@
-//! The question before a rollback: the user can agree, look at the diff, choose files, or keep their
-//! own edits.
+//! The question before a rollback: the user can agree, look at the diff, choose files, or keep
+//! their own edits.
 
 use std::path::PathBuf;
 

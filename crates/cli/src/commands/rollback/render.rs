@@ -23,15 +23,15 @@ pub(crate) enum Report {
     DoneAsShown,
 }
 
-/// The verbs that describe a rollback that is planned, only shown, or done.
+/// The verbs for a rollback that is planned, only shown, or done.
 struct Verbs {
     restore: &'static str,
     delete: &'static str,
     /// The verb for changes in other directories.
     change: &'static str,
-    /// The words before the first verb.
+    /// The auxiliary verb at the beginning of a sentence, as in `Will restore 2 files`.
     auxiliary: &'static str,
-    /// The words before a participle.
+    /// The auxiliary verb before a participle, as in `will be restored`.
     passive: &'static str,
 }
 
@@ -123,7 +123,7 @@ fn sum_up_plan(view: &RollbackView, verbs: &Verbs) -> Option<String> {
     })
 }
 
-/// Sums up the changes of files: `Restored 12 files and deleted 3.` Returns `None` if there are
+/// Sums up the changes to files: `Restored 12 files and deleted 3.` Returns `None` if there are
 /// none.
 fn sum_up(view: &RollbackView, verbs: &Verbs) -> Option<String> {
     let outside = view.elsewhere.iter().filter(|group| group.error.is_none());
@@ -358,7 +358,7 @@ fn describe_resume(moved: &MovedSession) -> Option<String> {
     })
 }
 
-/// Names the condition under which a conversation that went back in place stays there.
+/// Returns the condition under which a conversation stays rewound if it was rewound in place.
 fn name_condition(agent: &str) -> &'static str {
     match takeback_agents::find_rewind(agent).is_some_and(Rewind::needs_plugin) {
         true => ", as long as takeback's plugin is installed",

@@ -10,8 +10,8 @@ use super::protocol::{Error, answer_line};
 use crate::arguments::Arguments;
 use crate::context::{Caller, Context};
 
-/// The methods that the server answers, besides those of `sessions`. These methods read and write
-/// only takeback's home. The others capture or restore files, or start processes.
+/// The methods that the server answers, in addition to those of `sessions`. These methods read and
+/// write only takeback's home. All other methods capture or restore files, or start processes.
 const SERVED: [&str; 10] = [
     "initialize",
     "status",

@@ -23,7 +23,7 @@ Examples:
   takeback sessions export 4f2a 'Fix Docker Build' --format md --redact
   takeback sessions export --all --source codex --format html -o codex.html")]
 pub(super) struct Arguments {
-    /// The sessions: their ids, beginnings of ids, or titles
+    /// The sessions: their ids, the beginnings of their ids, or their titles
     #[arg(value_name = "SESSION")]
     sessions: Vec<String>,
     /// Export all sessions, the oldest first
@@ -124,8 +124,8 @@ struct Export<'e> {
 }
 
 impl Export<'_> {
-    /// Writes all sessions and returns their number. Only the web page format holds all sessions in
-    /// memory.
+    /// Writes all sessions and returns their number. Only a web page is written from memory, after
+    /// all sessions have been read; the other formats are written session by session.
     fn write_to(&self, out: &mut dyn Write) -> Result<usize, ExchangeError> {
         let bar = Progress::counting("exporting", "sessions");
         let mut written = 0;

@@ -137,7 +137,7 @@ fn run_in_fleet(arguments: &ListArguments, context: &Context) -> Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-/// Finds the sessions to list, and one more if there are more sessions than the limit.
+/// Finds the sessions to list. If there are more than the limit, finds one more than that.
 pub(crate) fn find_sessions(
     arguments: &ListArguments,
     ledger: &Ledger,
@@ -151,8 +151,8 @@ impl ListArguments {
         self.limit.unwrap_or(20) as usize
     }
 
-    /// Returns the options that find the sessions to list, and one more if there are more than the
-    /// limit.
+    /// Returns the options of the search for these sessions. Its limit is one more than the number
+    /// of sessions to list, which shows whether there are more.
     fn options(&self, context: &Context) -> ListOptions {
         ListOptions {
             sources: self.sources.clone(),

@@ -168,7 +168,7 @@ impl Arguments {
     }
 }
 
-/// Finds another spelling of the query that has results.
+/// Suggests another spelling of the query, if a search for that spelling has results.
 fn suggest_query(arguments: &Arguments, ledger: &mut Ledger) -> Result<Option<String>, Failure> {
     let Some(suggested) = ledger.suggest_query(&arguments.query.join(" "))? else {
         return Ok(None);

@@ -15,9 +15,10 @@ use crate::output::{self, Cell, Column, Table};
 
 /// Add up sessions, tokens and cost
 ///
-/// The totals are sorted by cost, the largest first; the most expensive sessions follow. A cost that
-/// the agent did not report is estimated from the prices of the model (~); a + means that the price
-/// of a model is unknown, so the actual cost is higher. `[prices]` in config.toml sets prices.
+/// The totals are sorted by cost, the largest first; the most expensive sessions follow. A cost
+/// that the agent did not report is estimated from the prices of the model (~); a + means that the
+/// price of a model is unknown, so the actual cost is higher. `[prices]` in config.toml sets
+/// prices.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -176,17 +177,17 @@ fn print_top_sessions(sessions: &[UsageTotal], ledger: Option<&Ledger>) -> Resul
     Ok(())
 }
 
-/// Names the models whose price is unknown.
+/// Says how many sessions used a model without a known price.
 fn print_unpriced(view: &StatsView) {
     let number = view.totals.iter().map(|total| total.unpriced_sessions).sum::<usize>();
     if number == 0 {
         return;
     }
     let sessions = output::count(number, "session");
-    println!("\nNo price is known for a model in {sessions} (+): `takeback help prices`.");
+    println!("\n{sessions} used a model without a known price (+): `takeback help prices`.");
 }
 
-/// Formats a cost: `~` marks an estimate, and `+` a cost of which a part is unknown.
+/// Formats a cost: `~` marks an estimate, and `+` a cost that is known only in part.
 pub(crate) fn describe_cost(total: &UsageTotal) -> String {
     let is_complete = total.unpriced_sessions == 0;
     match (total.cost(), is_complete) {

@@ -141,7 +141,7 @@ struct Branch<'a> {
 }
 
 /// Adds a row for a session and for each of its descendants. A session that works in a different
-/// directory from its parent is shown with that directory.
+/// directory from its parent is shown with its directory.
 fn add_rows(
     table: &mut Table,
     node: &SessionNode,

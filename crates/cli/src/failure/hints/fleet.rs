@@ -17,12 +17,12 @@ impl From<FleetError> for Failure {
                 "choose another name with `takeback config set fleet.name NAME`"
             }
             FleetError::Unreachable { .. } | FleetError::Slow { .. } => {
-                "nothing is lost: what is not shipped stays in the ledger until the database answers"
+                "nothing is lost: unshipped changes stay in the ledger until the database answers"
             }
             FleetError::Tls { .. } => "check the file that `sslrootcert` names in the address",
             FleetError::Certificate { .. } => {
-                "nothing was sent; name the server as its certificate does, and let the system trust \
-                 its authority, or add `?sslrootcert=FILE` to the address"
+                "nothing was sent; use the server's name from its certificate, and make the system \
+                 trust the authority that issued it, or add `?sslrootcert=FILE` to the address"
             }
             FleetError::Password { .. } | FleetError::NoDatabase { .. } => {
                 "check `fleet.postgres` in config.toml, or TAKEBACK_FLEET_POSTGRES"
@@ -31,7 +31,7 @@ impl From<FleetError> for Failure {
                 "`takeback fleet init` needs a user who may create a schema in the database"
             }
             FleetError::NotWritable { .. } => {
-                "nothing is lost: what is not shipped stays in the ledger; make room in the database"
+                "nothing is lost: unshipped changes stay in the ledger; make room in the database"
             }
             FleetError::Encoding { .. } => {
                 "create another database with `createdb --encoding UTF8`"
@@ -51,8 +51,9 @@ impl From<FleetError> for Failure {
             }
             FleetError::WrongKey => "the key begins with tkbk- and has 64 digits after that",
             FleetError::Diverged => {
-                "`takeback fleet init --new-machine` if this home is a copy of another machine's; \
-                 `takeback fleet init --resend` if this ledger, or the database, is an older copy"
+                "run `takeback fleet init --new-machine` if this home is a copy of another \
+                 machine's, or `takeback fleet init --resend` if this ledger, or the database, is \
+                 an older copy"
             }
             FleetError::Busy => "try again when that process is done",
             FleetError::BadRow(_) | FleetError::Database { .. } => {

@@ -12,7 +12,7 @@ impl From<ForkError> for Failure {
         let failure = Failure::of(&error);
         match error {
             ForkError::Unknown(_) => failure.hint(
-                "`takeback list` lists the checkpoints, `takeback sessions` lists the sessions",
+                "`takeback list` lists the checkpoints; `takeback sessions` lists the sessions",
             ),
             ForkError::Ambiguous(_) => {
                 failure.hint("name the checkpoint by its number, or the session by its id")
@@ -83,9 +83,9 @@ fn hint_near_checkpoints(
         failure = failure.because_of(&format!("the {which} it is {id}, {time}, {reason}"));
     }
     let near =
-        after.or(before).map(|near| format!("{session}@{}` uses that state, `", short(near)));
+        after.or(before).map(|near| format!("{session}@{}` uses that state; `", short(near)));
     let near = near.unwrap_or_default();
     failure.hint(format!(
-        "`{near}{session}@now` uses the current files, --chat-only forks only the conversation"
+        "`{near}{session}@now` uses the current files; --chat-only forks only the conversation"
     ))
 }

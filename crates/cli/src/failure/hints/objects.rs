@@ -35,10 +35,13 @@ impl From<ObjectsError> for Failure {
                 "nothing was changed; use another bucket or another prefix for this fleet"
             }
             ObjectsError::TooNew { .. } => "nothing was changed; update takeback",
-            ObjectsError::Empty { .. } => "`takeback fleet sync` uploads those of this machine",
+            ObjectsError::Empty { .. } => {
+                "`takeback fleet sync` uploads this machine's checkpoints"
+            }
             ObjectsError::Diverged => {
-                "nothing was changed; `takeback fleet init --new-machine` if this home is a copy of \
-                 another machine's; `takeback fleet init --resend` if it is an older copy"
+                "nothing was changed; run `takeback fleet init --new-machine` if this home is a \
+                 copy of another machine's, or `takeback fleet init --resend` if it is an older \
+                 copy"
             }
             ObjectsError::Busy => LATER,
             ObjectsError::NoKey => {

@@ -5,7 +5,8 @@ use takeback_runtime::settings::{READY_PROVIDERS, ResolveError, find_ready};
 use crate::failure::Failure;
 
 impl Failure {
-    /// Explains an error about model providers. `config` is the path of the file to write to.
+    /// Explains an error about model providers. `config` is the path of config.toml, as the hints
+    /// show it.
     pub(crate) fn of_provider(error: &ResolveError, config: &str) -> Failure {
         let failure = Failure::of(error);
         match error {

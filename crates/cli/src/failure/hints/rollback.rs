@@ -23,6 +23,8 @@ impl From<RollbackError> for Failure {
                 "`takeback diff CHECKPOINT` lists what has changed; a pattern such as '*.py' or \
                  'src/**/test_?.py' is relative to the current directory",
             ),
+            RollbackError::NothingLeft => failure
+                .hint("a path after `:!` or `:^` is left out; `takeback diff CHECKPOINT` lists what has changed"),
             RollbackError::Plan(error) => error.into(),
             RollbackError::Restore(RestoreError::Blocked(paths)) => {
                 name_paths(failure, &paths).hint(format!("nothing was changed; {SKIP}"))

@@ -26,11 +26,12 @@ impl From<TaskError> for Failure {
                 "`takeback tasks resume` continues from there; `takeback tasks --fleet` lists the tasks",
             ),
             TaskError::OtherFiles { expected: Some(tree), .. } => failure.hint(format!(
-                "nothing was changed; bring the files of tree {tree} there, or continue with these \
-                 files with --accept-files"
+                "nothing was changed; restore the files of tree {tree} there, or pass \
+                 --accept-files to continue with the current files"
             )),
             TaskError::OtherFiles { expected: None, .. } => failure.hint(
-                "no checkpoint shows which files those are; --accept-files continues with these",
+                "no checkpoint shows which files the task was working on; --accept-files continues \
+                 with the current files",
             ),
             TaskError::NotShared => {
                 failure.hint("`takeback config set chat.journal fleet` shares the tasks")

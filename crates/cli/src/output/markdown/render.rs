@@ -264,13 +264,13 @@ impl Renderer<'_> {
         }
     }
 
-    /// Returns the number of columns that the marks of the containers leave for text.
+    /// Returns the number of columns that are left for text beside the marks of lists and quotes.
     fn text_columns(&self) -> usize {
         let taken: usize = self.containers.iter().map(Container::width).sum();
         self.columns.saturating_sub(taken).max(LEAST_COLUMNS)
     }
 
-    /// Adds lines, with the marks of the containers before each of them.
+    /// Adds lines, each after the marks of the lists and quotes that contain it.
     fn push_lines(&mut self, lines: impl IntoIterator<Item = String>) {
         for line in lines {
             let marks = self.containers.iter_mut().map(Container::take_mark).collect::<String>();

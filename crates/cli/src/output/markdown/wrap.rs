@@ -92,7 +92,7 @@ impl Run {
 
 impl Wrapping {
     /// Adds a word, and the space or line break after it. For most text, this is much faster than
-    /// adding each character.
+    /// adding one character at a time.
     fn add_ascii(&mut self, part: &str, style: Ansi) {
         let word = part.trim_end_matches([' ', '\n']);
         if !word.is_empty() {

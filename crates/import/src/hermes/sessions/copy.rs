@@ -164,8 +164,8 @@ fn copy_while(
     copy: &Path,
     is_unchanged: impl Fn() -> io::Result<bool>,
 ) -> io::Result<bool> {
-    // Symbolic links are not followed: SQLite does not follow one in place of a journal, and the
-    // path of the database contains none.
+    // Symbolic links are not followed: SQLite does not follow a link that has the name of a journal
+    // either, and the path of the database contains no links.
     let from = foreign::open_unlinked(original).map_err(|error| name_file(original, &error))?;
     let from = from.ok_or(io::ErrorKind::NotFound)?;
     if from.metadata()?.len() > MAX_SIZE {

@@ -15,7 +15,7 @@ pub(super) const FORMATS: &[Rule] = &[
     // Clouds.
     token("aws-access-key", "AWS access key id",
         &["AKIA", "ASIA", "ABIA", "ACCA"], r"A(?:KIA|SIA|BIA|CCA)[A-Z2-7]{16}", 2.8),
-    token("aws-secret-key", "AWS secret access key beside its name",
+    token("aws-secret-key", "AWS secret access key next to its name",
         &["secret_access_key", "secretaccesskey", "secret-access-key", "aws_secret_key"],
         concat!(r"(?i-u:(?:aws_)?secret[_-]?(?:access)?[_-]?key)", gives!(), r#"\\*["']?([A-Za-z0-9/+]{40})"#), 3.5)
         .at(KeywordPosition::Before),
@@ -282,7 +282,7 @@ pub(super) const FORMATS: &[Rule] = &[
         &["pat.", "sat."], r"[ps]at\.[A-Za-z0-9_-]{22}\.[a-f0-9]{24}\.[A-Za-z0-9]{20}", 3.2),
     token("infracost-key", "Infracost API key",
         &["ico-"], r"ico-[A-Za-z0-9]{32}", 3.2).test(SecretTest::Random),
-    token("intra-secret", "secret of an app of the 42 schools",
+    token("intra-secret", "secret of an app that uses the 42 school API",
         &["s-s4t2ud-", "s-s4t2af-"], r"s-s4t2(?:ud|af)-[a-f0-9]{64}", 3.0),
     token("maxmind-key", "MaxMind license key",
         &["_mmk"], r"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk", 3.2).at(KeywordPosition::Around(36)),

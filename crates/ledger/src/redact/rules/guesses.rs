@@ -20,7 +20,7 @@ pub(super) const GUESSES: &[Rule] = &[
         &["password", "passwort", "passphrase"],
         r#"(?i-u:password|passwort|passphrase)(?: (?:for|of|to|auf|von) [^\r\n:=]+?)?(?: (?:is|was|ist|lautet)|:)[ \t]{1,4}["'`]?([^ \t\r\n"'`\\,;<>]{6,})"#, 2.5)
         .at(KeywordPosition::Before).test(SecretTest::Chosen),
-    token("bare-password", "password after the word, with only a space between them",
+    token("bare-password", "password after the word `password` and a space",
         &["password ", "passwort ", "passphrase "],
         r#"(?i-u:password|passwort|passphrase) ["'`]?([^ \t\r\n"'`\\,;<>]{8,})"#, 2.5)
         .at(KeywordPosition::Before).test(SecretTest::Jumbled),

@@ -160,7 +160,7 @@ fn requests_to_a_remote_server_go_through_the_proxy() {
 }
 
 #[test]
-fn a_proxy_that_refuses_is_reported_without_its_password() {
+fn a_refusal_by_a_proxy_is_reported_without_the_password() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let options = ClientOptions {
         proxy: Some(format!("http://me:secret@{}", listener.local_addr().unwrap())),

@@ -53,7 +53,7 @@ const SHARED_LIMITS: &[&str] = &["input length and", "in the messages"];
 /// for an overflow, because such a message often names the context window as the reason.
 const OUTPUT_REJECTED: &[&str] = &["too large", "unsupported parameter"];
 
-/// The number of characters of a provider's message that are kept.
+/// The maximum length of a provider's message, in characters. The rest is cut off.
 const MAX_MESSAGE: usize = 600;
 
 /// The minimum length of a key that is masked. A shorter key is a placeholder, and may be a common

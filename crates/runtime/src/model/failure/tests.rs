@@ -170,7 +170,7 @@ fn rate_limits_and_server_errors_are_told_apart() {
 }
 
 #[test]
-fn an_error_in_a_response_with_a_good_status_is_classified_by_its_own_words() {
+fn an_error_in_a_response_with_status_200_is_classified_by_its_content() {
     check(200, &anthropic("overloaded_error", "Overloaded"), Overloaded);
     check(200, &anthropic("api_error", "Internal server error"), Server);
     check(200, &anthropic("rate_limit_error", "slow down"), RateLimited);

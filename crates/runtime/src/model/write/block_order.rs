@@ -57,8 +57,8 @@ pub(super) fn restore_order(body: &mut Value, stored: &[MessageRecord]) {
     }
 }
 
-/// Puts the blocks of one message, which begin at `at`, into their original order. If some of them
-/// are missing, does not change anything.
+/// Puts the blocks of one message, which begin at `at`, into their original order. Changes nothing
+/// if some of them are missing.
 fn restore_message(blocks: &mut Vec<Value>, at: usize, message: &MessageRecord, order: &[Value]) {
     let reasoning = order.iter().filter(|block| !is_marker(block)).count();
     let has_text = order.iter().any(|block| block["type"] == TEXT);

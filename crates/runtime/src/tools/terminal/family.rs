@@ -5,8 +5,8 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_p
 /// The processes that belong to a command.
 ///
 /// Normally, the command has a session of its own. All processes in that session belong to the
-/// family, even if they form other process groups, as those of `timeout` do. A process leaves the
-/// family only by starting yet another session, which a daemon does on purpose.
+/// family, even if they form process groups of their own, as `timeout` does. A process leaves the
+/// family only by starting another session, which a daemon does on purpose.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Family {
     /// The process id of the shell, which is also the id of the session and the process group.

@@ -25,7 +25,7 @@ const KILL_GRACE: Duration = Duration::from_secs(2);
 /// The interval at which takeback checks on processes that are not its children.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The maximum number of bytes that can be left in a pipe when its writer ends.
+/// The maximum number of bytes that can be left in a pipe when its writer exits.
 const PIPE_CAPACITY: usize = 64 * 1024;
 
 /// Messages to the thread that reads the output.
@@ -48,7 +48,7 @@ struct JobState {
     live: Option<LiveOutput>,
     /// The exit status of the shell. Other processes of the command may still be running.
     status: Option<ExitStatus>,
-    /// True if all output from before the end of the shell has been read.
+    /// True if all output that was written before the shell ended has been read.
     is_drained: bool,
     /// True if the output is no longer being read.
     is_closed: bool,
@@ -182,7 +182,7 @@ impl Job {
         }
     }
 
-    /// Waits until there is something to show, or until the wait is over.
+    /// Waits until there is something to show, or until there is a reason to stop waiting.
     fn wait_for_change(&self, deadline: Instant) -> (String, Option<Waited>) {
         let mut state = self.lock();
         loop {
@@ -252,7 +252,8 @@ impl Job {
         self.signal(Signal::TERM);
     }
 
-    /// Stops reading the output, once everything from before the end of the shell has been read.
+    /// Stops reading the output, once everything that was written before the shell ended has been
+    /// read.
     pub(super) fn stop_reading(&self) {
         let deadline = Instant::now() + KILL_GRACE;
         let mut state = self.lock();
@@ -297,8 +298,8 @@ impl Job {
     }
 }
 
-/// Waits until one of the two pipes is readable or at its end. If the shell has ended, does not
-/// wait. Returns, for each pipe, whether it is ready.
+/// Waits until one of the two pipes is readable or at its end. Does not wait if the shell has
+/// ended. Returns, for each pipe, whether it is ready.
 fn wait_readable(
     output: &PipeReader,
     messages: &PipeReader,

@@ -68,7 +68,7 @@ impl Tool for Terminal {
     fn work(&self, input: &Value, _: &ToolContext<'_>) -> ToolWork {
         match input::parse_input::<Input>(input) {
             Ok(input) => ToolWork::run_script(input.command),
-            // The call will fail without running anything.
+            // With invalid input, the call fails without running anything.
             Err(_) => ToolWork::Reads,
         }
     }
@@ -119,8 +119,10 @@ impl Terminal {
                 (describe_status(status), status.success())
             }
             Waited::Exited(status) => {
-                let left =
-                    format!("it left processes running, now background command {}", job.number);
+                let left = format!(
+                    "it left processes running, which are now background command {}",
+                    job.number
+                );
                 (format!("{}; {left}", describe_status(status)), status.success())
             }
             Waited::TimedOut => {

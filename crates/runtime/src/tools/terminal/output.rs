@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn output_that_was_taken_is_forgotten() {
+    fn output_is_returned_only_once() {
         let mut buffer = OutputBuffer::new(4);
         buffer.push(b"abcdef");
         assert!(buffer.take().contains("left out"));

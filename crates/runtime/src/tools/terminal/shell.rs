@@ -14,8 +14,8 @@ use super::family::Family;
 /// The search path for programs if the environment does not contain one.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// A script that waits for a line, and then runs the command without input. So the command does not
-/// run before the watchdog knows about it.
+/// A script that waits for a line, and then runs the command without input. The line is sent once
+/// the watchdog knows about the command.
 const GATE: &str = "read -r takeback_gate && exec \"$1\" -c \"$2\" </dev/null";
 
 /// The programs and the environment of commands.

@@ -78,7 +78,7 @@ impl Drop for Watchdog {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(mut child) = state.child.take() {
-            // This closes the pipe first. No family is left, so the watchdog ends immediately.
+            // `wait` closes the pipe first. No family is left, so the watchdog ends immediately.
             let _ = child.wait();
         }
     }

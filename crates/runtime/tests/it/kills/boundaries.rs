@@ -37,7 +37,7 @@ fn the_turn_of_a_killed_process_continues_at_the_exact_step() {
 }
 
 #[test]
-fn killed_subagents_continue_where_they_were() {
+fn killed_subagents_continue_where_they_stopped() {
     let kills = kill_everywhere("subagents", 2);
     assert!(kills > 8, "{kills}");
 }

@@ -184,22 +184,22 @@ fn kill_at_random(name: &str) {
 }
 
 #[test]
-fn edits_killed_at_random_end_like_undisturbed_ones() {
+fn edits_killed_at_random_times_have_the_same_outcome() {
     kill_at_random("editor");
 }
 
 #[test]
-fn subagents_killed_at_random_end_like_undisturbed_ones() {
+fn subagents_killed_at_random_times_have_the_same_outcome() {
     kill_at_random("subagents");
 }
 
 #[test]
-fn a_goal_killed_at_random_is_still_reached() {
+fn a_goal_is_reached_even_if_its_process_is_killed_at_random() {
     kill_at_random("goal");
 }
 
 #[test]
-fn a_goal_killed_at_random_spends_the_same_budget() {
+fn a_goal_spends_the_same_budget_even_if_its_process_is_killed_at_random() {
     kill_at_random("budget");
 }
 
@@ -209,12 +209,12 @@ fn a_compression_killed_at_random_is_still_applied_exactly_once() {
 }
 
 #[test]
-fn a_long_turn_killed_at_random_ends_like_an_undisturbed_one() {
+fn a_long_turn_killed_at_random_times_has_the_same_outcome() {
     kill_at_random("long turn");
 }
 
 #[test]
-fn cut_streams_killed_at_random_end_like_undisturbed_ones() {
+fn cut_off_streams_killed_at_random_times_have_the_same_outcome() {
     kill_at_random("cut streams");
 }
 

@@ -14,8 +14,8 @@ use crate::support::Scratch;
 pub(super) struct Story {
     pub(super) name: &'static str,
     pub(super) prompts: &'static [&'static str],
-    /// The budget of the goal, if the story has one. In that case, its only prompt is the
-    /// objective.
+    /// The budget of the goal, if the story has a goal. In that case, the goal's objective is the
+    /// only prompt.
     pub(super) budget: Option<Budget>,
     /// The context window of the model, in tokens.
     pub(super) window: u64,
@@ -168,7 +168,7 @@ fn reader(request: &Request) -> Reply {
     }
 }
 
-/// Sends cut answers, cut calls and refusals.
+/// Sends answers and calls that are cut off, and refusals.
 fn stutterer(request: &Request) -> Reply {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     if COUNT.fetch_add(1, Ordering::SeqCst).is_multiple_of(2) {

@@ -67,7 +67,7 @@ fn sample_cache() -> StatCache {
 }
 
 #[test]
-fn a_cache_is_loaded_as_it_was_saved_and_appended_to() {
+fn saved_and_appended_entries_are_loaded() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
     let mut cache = sample_cache();

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn exact_renames_prefer_the_same_name() {
+fn exact_renames_prefer_files_with_the_same_name() {
     let fixture = Fixture::new();
     let from = nodes([
         ("a/one", file("same")),

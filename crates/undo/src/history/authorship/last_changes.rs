@@ -6,7 +6,8 @@ use takeback_tree::{ObjectError, RelPath, Store};
 
 use super::{Node, RollbackPart, Segment, Span, Timeline, Window, find_rollback_part, is_same};
 
-/// The last changes to a path, newest first, up to the first one that no call certainly made.
+/// The latest changes to a path, newest first, as far back as all of them were certainly made by
+/// calls.
 struct LastChanges {
     changes: Vec<Segment>,
     /// The state that the next older change must have led to.
@@ -14,10 +15,9 @@ struct LastChanges {
 }
 
 impl Timeline<'_> {
-    /// Finds the last changes to these paths, newest first, that were certainly made by calls that
-    /// began after a checkpoint. Each of them led to the state that
-    /// the next one changed, and the newest one led to the current state. Rollbacks in between are
-    /// left out if they returned to such a state. `since` is the number of the checkpoint.
+    /// Finds the last changes to these paths that were certainly made by calls that began after
+    /// checkpoint `since`, newest first. The newest change led to the current state, and each older
+    /// one led to the state before the next newer one. Changes that a rollback made are skipped.
     pub(crate) fn find_last_changes(
         &self,
         store: &Store,

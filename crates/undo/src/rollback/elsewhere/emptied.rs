@@ -8,8 +8,8 @@ use takeback_tree::{KeptPath, KeptReason, Workspace};
 
 use crate::rollback::planned::{Planned, RollbackView};
 
-/// Plans to remove the directories that the workspace's own plan keeps only because they contain
-/// repositories, if those repositories are also removed.
+/// Plans to remove directories that contain only repositories, if these repositories are also
+/// removed. The workspace's own plan keeps such directories, because they are not empty.
 pub(super) fn plan_emptied(planned: &mut Planned) {
     let Planned { work, view } = planned;
     let root = work.workspace.0.as_path();

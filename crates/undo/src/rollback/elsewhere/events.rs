@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_that_is_older_than_all_events_that_are_left_began_before_the_checkpoint() {
+    fn a_call_older_than_all_remaining_events_began_before_the_checkpoint() {
         let event =
             |seq| KnownEvent { workspace: std::path::Path::new("/w").into(), seq, is_since: true };
         let order = EventOrder(vec![event(12), event(13)]);

@@ -7,7 +7,7 @@ use crate::shell::syntax::{Redirect, RedirectOperator, Word, WordPart};
 use super::{Parsed, Parser, PendingHereDocument};
 
 impl Parser<'_> {
-    /// Parses the end word after `<<` or `<<-`. The body of the here-document comes later.
+    /// Parses the delimiter after `<<` or `<<-`. The body of the here-document comes later.
     pub(super) fn parse_here_document_start(
         &mut self,
         from: usize,
@@ -17,16 +17,16 @@ impl Parser<'_> {
         self.check_operator_end()?;
         self.skip_blanks();
         let start = self.at;
-        let word = self.parse_word()?.ok_or("a here-document has no end word")?;
+        let word = self.parse_word()?.ok_or("a here-document has no delimiter")?;
         let raw = &self.text[start..self.at];
         if raw.contains(['$', '`', '\n', '<', '>']) {
-            return Err("a here-document has an unusual end word");
+            return Err("a here-document has an unusual delimiter");
         }
         let mut end = String::new();
         let mut quoted = false;
         for part in &word.parts {
             let WordPart::Text { text, quoted: is_quoted } = part else {
-                return Err("a here-document has an unusual end word");
+                return Err("a here-document has an unusual delimiter");
             };
             end.push_str(text);
             quoted |= is_quoted;
@@ -45,7 +45,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Reads the body of a here-document, up to its end word.
+    /// Reads the body of a here-document, up to its delimiter.
     pub(super) fn read_here_document(&mut self, pending: &PendingHereDocument) -> Parsed<()> {
         let mut body = String::new();
         let mut joined = false;
@@ -70,7 +70,7 @@ impl Parser<'_> {
         } else {
             let mut inner = Parser::new(&body, self.dialect, self.depth + 1)?;
             let mut word = inner.parse_here_document_body()?;
-            // Shells disagree on whether the line after a backslash can be the end word.
+            // Shells disagree on whether the line after a backslash can be the delimiter.
             if body.contains("\\\n") {
                 word.parts.push(WordPart::Hidden("a here-document with continued lines"));
             }

@@ -1,10 +1,10 @@
-//! Rules for the arguments with which a program only reads. Only options that a rule names are
+//! Rules for the arguments that keep a program read-only. Only options that a rule names are
 //! allowed. A long option must not be abbreviated, and a bundle of short options must not contain
 //! other letters.
 
 use crate::shell::syntax::Arg;
 
-/// The arguments with which a program only reads.
+/// The arguments that keep a program read-only.
 #[derive(Clone, Copy)]
 pub(super) enum ArgumentRule {
     /// Any arguments: the program cannot write or run anything.

@@ -1,4 +1,4 @@
-//! The shell builtins, and the arguments with which they are harmless.
+//! The shell builtins, and the arguments that keep them harmless.
 
 use super::variables::{is_harmless_for_programs, is_harmless_in_shell};
 use crate::shell::parser::is_name;

@@ -1,4 +1,4 @@
-//! The arguments with which git only reads.
+//! The arguments that keep git read-only.
 //!
 //! Options that name a file to write to or a program to run are not allowed, and neither are
 //! options that could have the same effect through git's configuration: `-c`, `--ext-diff`,

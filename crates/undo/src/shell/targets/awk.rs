@@ -66,7 +66,7 @@ struct AwkCommands {
     scripts: Vec<String>,
     /// True if the program may run commands that are partly known.
     has_others: bool,
-    /// True if the program runs commands of which nothing is known.
+    /// True if the program runs commands that are completely unknown.
     is_opaque: bool,
 }
 

@@ -250,7 +250,7 @@ impl Finder<'_> {
         self.name_operands(base, args);
     }
 
-    /// Adds those operands of an unknown program that are paths.
+    /// Adds the operands of an unknown program that are paths.
     pub(super) fn name_operands(&mut self, base: &str, args: &[Vec<Value>]) {
         // The first operand of perl is a script, which may look like a path.
         let mut skips_operand = matches!(base, "perl");
@@ -327,7 +327,7 @@ fn begins_with_mode(base: &str, args: &[Vec<Value>], operands: &[Vec<Value>]) ->
     }
 }
 
-/// Returns true if a program with these arguments changes nothing but its operands, or the files
+/// Returns true if a program with these arguments changes nothing but its operands and the files
 /// that it copies them to.
 fn changes_only_operands(base: &str, args: &[Vec<Value>]) -> bool {
     // An argument that expands to several words, or to none, would change the meaning of the other
@@ -361,8 +361,8 @@ fn changes_only_operands(base: &str, args: &[Vec<Value>]) -> bool {
     }
 }
 
-/// Returns true for an operand of `cp`, `ln` or `mv`, and for an option with which these programs
-/// write no additional files. Other options make them write backups, for example.
+/// Returns true for an operand of `cp`, `ln` or `mv`, and for an option that does not make these
+/// programs write additional files. Other options make them write backups, for example.
 fn is_plain_copy_option(word: &str) -> bool {
     const LONG: &[&str] = &[
         "archive",

@@ -65,8 +65,8 @@ impl Finder<'_> {
         output
     }
 
-    /// Visits a loop until its body has no new effect on the state. After some rounds, values that
-    /// are still changing count as unknown.
+    /// Visits the body of a loop again and again until a visit no longer changes the state. After
+    /// some rounds, values that are still changing count as unknown.
     fn visit_loop(&mut self, compound: &CompoundCommand, input: &Stream) -> Stream {
         let values = match (&compound.variable, compound.words.is_empty()) {
             (Some(_), true) => self.argument_values(),

@@ -80,8 +80,8 @@ fn to_below(root: &Value) -> Value {
     }
 }
 
-/// Reads the arguments of `fd`. Hidden and ignored files count as found, although `fd` finds them
-/// only if it is told to.
+/// Reads the arguments of `fd`. Hidden and ignored files count as found, even though `fd` finds
+/// them only with certain options.
 fn read_fd_search(split: &SplitArguments) -> Search {
     let mut search = Search::default();
     search.follows_links = split.has(&["-L", "--follow"]);

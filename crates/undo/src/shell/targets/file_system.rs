@@ -177,7 +177,7 @@ impl FileSystem {
         String::from_utf8(foreign::read_regular(path, MAX_TEXT).ok()?).ok()
     }
 
-    /// Resolves symlinks and `..` in that part of a path's parent that exists, as the kernel does.
+    /// Resolves symlinks and `..` in the existing part of a path's parent, as the kernel does.
     /// A link at the end is not followed.
     pub(super) fn resolve(&mut self, path: &Path) -> PathBuf {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {

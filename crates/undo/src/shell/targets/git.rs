@@ -9,8 +9,8 @@ use super::{Change, Finder};
 /// The option that names a file with pathspecs.
 const PATHSPEC_FILE: &str = "--pathspec-from-file";
 
-/// Git's commands that change no files in the work tree, apart from those that have a rule of their
-/// own.
+/// Git commands that change no files in the work tree. Commands with a rule of their own are not
+/// listed.
 #[rustfmt::skip]
 const KEEPING: &[&str] = &[
     "add", "annotate", "blame", "branch", "bugreport", "cat-file", "check-attr", "check-ignore",
@@ -31,7 +31,7 @@ const KEEPING: &[&str] = &[
 
 /// A pathspec that matches more than one path.
 enum Pathspec<'v> {
-    /// A pattern, with the directory in which all its matches are.
+    /// A pattern, with the directory that contains all its matches.
     Below(&'v str),
     /// A pathspec with magic, such as `:/` or `:!src`.
     Magic,

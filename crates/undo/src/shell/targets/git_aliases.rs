@@ -74,7 +74,7 @@ impl Finder<'_> {
     }
 }
 
-/// Git's own commands, as far as they can change something. An alias cannot replace them.
+/// Git's own commands that can change something. An alias cannot replace them.
 #[rustfmt::skip]
 const OWN_COMMANDS: &[&str] = &[
     "add", "am", "apply", "archive", "bisect", "branch", "bundle", "checkout", "cherry-pick",

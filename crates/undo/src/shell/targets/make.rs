@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_whose_expansions_multiply_count_as_unknown() {
+    fn variables_that_need_too_many_expansions_count_as_unknown() {
         let multiply = |name: &str, inner: &str| format!("{name} = {}\n", inner.repeat(1000));
         let makefile = multiply("A", "$(B)") + &multiply("B", "$(C)") + &multiply("C", "$(D)");
         let makefile = Makefile::parse(&(makefile + "D =\nall:\n\trm $(A)\n"));

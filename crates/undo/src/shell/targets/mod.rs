@@ -213,6 +213,8 @@ struct Finder<'a> {
     sweeps_repositories: bool,
     unknown: Vec<String>,
     history: Vec<HistoryCommand>,
+    /// True if the script mentions a method of `takeback rpc` that deletes conversations.
+    names_deleting_method: bool,
     /// False once a command may change more than the paths that were added for it.
     is_bounded: bool,
     /// True if patterns match hidden directories.
@@ -252,6 +254,7 @@ impl<'a> Finder<'a> {
             sweeps_repositories: false,
             unknown: Vec::new(),
             history: Vec::new(),
+            names_deleting_method: own_commands::names_deleting_method(script),
             is_bounded: true,
             matches_hidden: words.iter().any(|word| script.contains(word)),
             ignores_case: script.contains("nocaseglob") || script.contains("nocasematch"),

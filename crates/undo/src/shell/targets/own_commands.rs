@@ -27,8 +27,21 @@ const HARMFUL: &[(&[&str], HistoryHarm)] = &[
 /// name that protects the checkpoint.
 const NAME: &[&str] = &["checkpoints", "name"];
 
+/// The command that reads requests. A request with one of the [`DELETING_METHODS`] deletes
+/// conversations.
+const RPC: &[&str] = &["rpc"];
+
+/// The methods of `takeback rpc` that delete conversations.
+const DELETING_METHODS: [&str; 4] =
+    ["sessions.clear", "threads.delete", "threads.delete_runs", "threads.prune"];
+
 /// Takeback's options that take a value, for [`split_operands`].
 const VALUED: &str = "C home profile color end-after";
+
+/// Returns true if a script mentions a method that deletes conversations.
+pub(super) fn names_deleting_method(script: &str) -> bool {
+    DELETING_METHODS.iter().any(|method| script.contains(method))
+}
 
 impl Finder<'_> {
     /// Records a takeback command that ends the protection of the history.
@@ -47,6 +60,7 @@ impl Finder<'_> {
         let harm = match HARMFUL.iter().find(|(verb, _)| is_verb(verb)) {
             Some((_, harm)) => *harm,
             None if removes_name => HistoryHarm::Deletes,
+            None if is_verb(RPC) && self.names_deleting_method => HistoryHarm::Deletes,
             None => return,
         };
         let home = split.option(&["--home"]).unwrap_or_default();

@@ -173,7 +173,8 @@ impl State {
         self.set_variable(name, before.into_iter().chain(values).collect());
     }
 
-    /// Adds the empty value to each variable, because a new shell has only the exported variables.
+    /// Notes that each variable may also be empty, because a new shell has only the exported
+    /// variables.
     pub(super) fn doubt_variables(&mut self) {
         for values in Rc::make_mut(&mut self.variables).values_mut() {
             let empty = Value::Text(String::new());

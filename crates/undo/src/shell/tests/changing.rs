@@ -4,7 +4,7 @@ use crate::shell::EffectKind::{Cloud, Database};
 
 use super::Row;
 
-/// Commands that change files, and commands that cannot be shown to change none.
+/// Commands that change files, and commands that cannot be shown to leave all files unchanged.
 #[rustfmt::skip]
 pub(super) const CHANGING: &[Row] = &[
     ("rm x", true, &[]),

@@ -146,7 +146,7 @@ fn a_makefile_that_the_script_itself_writes_is_not_overlooked() {
     run("curl -s x > m; make -f m clean", &["m"], &["make -f m clean"]);
     run("make -f - clean < x", &[], &["make -f - clean < x"]);
     run("sed -i s/f1/f2/ rules.mk; make clean", &["@/other/f1", "rules.mk"], &["make clean"]);
-    // Makefiles change often, and seldom in order to delete files.
+    // Scripts often edit makefiles, but rarely in order to delete files.
     run("sed -i s/x/y/ Makefile; make all", &["Makefile"], &[]);
 }
 
@@ -176,7 +176,7 @@ fn git_aliases_are_followed() {
 }
 
 #[test]
-fn a_work_tree_in_the_environment_is_the_one_that_git_changes() {
+fn git_changes_the_work_tree_that_the_environment_names() {
     let scene = Scene::new();
     scene.check(&[
         (
@@ -204,7 +204,7 @@ fn the_data_of_a_removed_work_tree_is_reported() {
 }
 
 #[test]
-fn scripts_that_other_commands_print_are_followed_to_their_end() {
+fn scripts_printed_by_other_commands_are_read_to_the_end() {
     let scene = Scene::new();
     fs::write(scene.root().join("app/one.sh"), "rm a.txt\n").unwrap();
     fs::write(scene.root().join("app/two.sh"), "rm b.txt\n").unwrap();
@@ -894,7 +894,7 @@ fn links_are_resolved_as_the_system_resolves_them() {
 }
 
 #[test]
-fn paths_outside_the_workspace_are_also_among_all_paths() {
+fn paths_outside_the_workspace_are_listed_separately() {
     let scene = Scene::new();
     let outside = |script: &str| scene.shorten(&scene.analyze(script).outside);
     assert_eq!(

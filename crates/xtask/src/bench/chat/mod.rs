@@ -59,7 +59,7 @@ pub(crate) fn bench_chat(arguments: &[&str]) -> Result<(), Failure> {
     print!("{}", to_text(&figures));
     if others > 0.1 {
         println!(
-            "note: other processes used {:.0} % of the machine before this run",
+            "note: other processes used {:.0}% of the machine before this run",
             others * 100.0
         );
     }

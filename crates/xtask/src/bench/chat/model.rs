@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::Failure;
 
-/// The measurements that the model makes of itself.
+/// The first token and the processor time of the model, as the model measures them.
 #[derive(Clone, Default)]
 pub(super) struct ModelTimes {
     first_token: Arc<Mutex<Option<Instant>>>,

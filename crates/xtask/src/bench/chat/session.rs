@@ -67,7 +67,7 @@ impl Session {
         Ok(Session { task, follow_ups, agent, id: id.to_owned(), model })
     }
 
-    /// Runs turns that follow each other immediately, as those of a goal do.
+    /// Runs turns that follow each other immediately, like the turns of a goal.
     pub(super) fn take_turns(&mut self, count: usize) -> Result<TurnTimes, Failure> {
         self.take_turns_with(count, |_| {})
     }

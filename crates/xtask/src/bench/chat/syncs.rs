@@ -52,8 +52,8 @@ pub(super) fn count_syncs(scratch: &Scratch, tree: &Path) -> Result<Option<f64>,
     Ok(Some(syncs as f64 / TURNS as f64))
 }
 
-/// Runs turns in a process whose syncs another process counts. The first turns, which create the
-/// files, do not count.
+/// Runs turns in this process while another process counts its syncs. The first turns, which create
+/// the files, do not count.
 pub(super) fn run_traced(base: &Path) -> Result<(), Failure> {
     let mut session = begin_session(base)?;
     session.take_turns(5)?;

@@ -357,7 +357,7 @@ mod tests {
             message.content.as_ref().is_some_and(|text| text.chars().any(|c| c > '\u{2fff}'))
         };
         let foreign = messages.iter().filter(is_foreign).count() * 100 / messages.len();
-        assert!((12..19).contains(&foreign), "{foreign} % are in Chinese, Japanese or Korean");
+        assert!((12..19).contains(&foreign), "{foreign}% are in Chinese, Japanese or Korean");
         assert!(messages.iter().any(|message| message.text_length() > 50_000));
     }
 

@@ -63,7 +63,7 @@ struct Target {
 }
 
 enum Goal {
-    /// takeback's figure is at most this.
+    /// takeback's figure is at most this value.
     AtMost(f64),
     /// takeback's figure is at least this many times that of another contender.
     Times(f64, &'static str),
@@ -99,7 +99,8 @@ impl Target {
         }
     }
 
-    /// Returns the figure, if it was measured, and true if it reaches the target.
+    /// Returns the figure that the target is about, and true if it reaches the target. Returns
+    /// `None` if it was not measured.
     fn reached(&self, figures: &Figures) -> Option<(f64, bool)> {
         let ours = figures.value(self.stage, TAKEBACK, self.what)?;
         Some(match self.goal {

@@ -82,9 +82,9 @@ pub(crate) fn bench_ledger(arguments: &[&str]) -> Result<(), Failure> {
     let others = process::busy_elsewhere();
     if others > 0.1 {
         let percent = others * 100.0;
-        bench.figures.add_note(format!(
-            "other processes used {percent:.0} % of the machine before this run"
-        ));
+        bench
+            .figures
+            .add_note(format!("other processes used {percent:.0}% of the machine before this run"));
     }
     let measured = bench.run_stages();
     print!("{}", bench.figures.to_text());

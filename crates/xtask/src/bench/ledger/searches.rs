@@ -16,7 +16,7 @@ use crate::random::Random;
 /// The number of queries in a class.
 const QUERIES: usize = 200;
 
-/// The number of queries in a class whose queries read every message.
+/// The number of queries in a class if each of them reads every message.
 const SCANS: usize = 10;
 
 /// Queries of one kind, with the kind's names for small and for large ledgers.

@@ -9,7 +9,8 @@ use tokio::runtime;
 
 use crate::Failure;
 
-/// Starts the server in a thread of its own, and returns its port. It ends with the process.
+/// Starts the server in a thread of its own, and returns the server's port. The server runs until
+/// the process ends.
 pub(super) fn start() -> Result<u16, Failure> {
     let failed = |error: std::io::Error| format!("cannot start the bare server: {error}");
     let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(failed)?;

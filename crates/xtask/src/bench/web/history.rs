@@ -34,7 +34,7 @@ pub(in crate::bench) fn write_history(
 
 impl LongHistory {
     pub(crate) fn begin(home: &Path, project: &Path) -> Result<LongHistory, Failure> {
-        // Without a repository of its own, the directory would belong to the one around it.
+        // Without a repository of its own, the directory would belong to the repository around it.
         for directory in ["src", ".git/objects", ".git/refs/heads"] {
             fs::create_dir_all(project.join(directory)).map_err(io_failure("create", project))?;
         }
@@ -64,7 +64,7 @@ impl LongHistory {
         Ok(())
     }
 
-    /// Does what takeback does at the end of a turn: counts the changes of all turns.
+    /// Does the same work as takeback at the end of a turn: counts the changes of all turns.
     pub(crate) fn tend(&self) -> Result<(), Failure> {
         let (opened, session) = (&self.opened, session_of(self.turns.saturating_sub(1)));
         let session = format!("{}:{}", session.0, session.1);
@@ -85,6 +85,11 @@ fn write(project: &Path, file: usize, turn: usize) -> Result<(), Failure> {
     fs::write(&path, text).map_err(io_failure("write", &path))
 }
 
+/// Returns the prompt of a turn.
+pub(in crate::bench) fn prompt(turn: usize) -> String {
+    format!("raise the version of module {} and explain why, turn {turn}", turn % 40)
+}
+
 fn play_turn(opened: &Opened, project: &Path, turn: usize) -> Result<(), Failure> {
     let (agent, session) = session_of(turn);
     let report = |event| {
@@ -103,8 +108,7 @@ fn play_turn(opened: &Opened, project: &Path, turn: usize) -> Result<(), Failure
             false => Err(handled.failures.join("; ")),
         }
     };
-    let prompt = format!("raise the version of module {} and explain why, turn {turn}", turn % 40);
-    report(ReportedEvent::TurnStart { prompt: Some(prompt) })?;
+    report(ReportedEvent::TurnStart { prompt: Some(prompt(turn)) })?;
     let command = "make version";
     let call = ToolCall {
         id: Some(format!("call-{turn}")),

@@ -73,7 +73,7 @@ pub(crate) fn bench_web(arguments: &[&str]) -> Result<(), Failure> {
     let figures = measured?;
     if others > 0.1 {
         println!(
-            "note: other processes used {:.0} % of the machine before this run",
+            "note: other processes used {:.0}% of the machine before this run",
             others * 100.0
         );
     }

@@ -17,7 +17,7 @@ const STREAMS: usize = 200;
 const CHANGES: usize = 300;
 
 /// Opens many streams, and measures the server's memory before and after many changes to a
-/// workspace. It should be a small one, because each change reads its history.
+/// workspace. The workspace should be small, because each change reads its history.
 pub(super) fn measure_streams(
     program: &Path,
     home: &Path,

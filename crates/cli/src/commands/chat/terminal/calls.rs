@@ -15,7 +15,7 @@ const OUTPUT_LINES: usize = 5;
 /// The number of bytes at the end of a running call's output that are kept for display.
 const OUTPUT_KEPT: usize = 1 << 10;
 
-/// The names of the inputs that describe a call best, the best first.
+/// The names of the inputs that describe a call best, best first.
 const TELLING: [&str; 8] =
     ["command", "path", "pattern", "url", "prompt", "task", "query", "process"];
 
@@ -38,7 +38,7 @@ impl RunningCall {
         self.output.push_str(text);
         let length = self.output.len();
         keep_end(&mut self.output, OUTPUT_KEPT);
-        // Drop whole lines only: what remained of a control sequence that was cut off would look
+        // Drop whole lines only: if a control sequence were cut in two, its second half would look
         // like text.
         if self.output.len() < length
             && let Some(end) = self.output.find('\n')

@@ -7,7 +7,7 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr
 
 use crate::output;
 
-/// The settings of the terminal from before takeback stopped showing keys.
+/// The terminal's settings before takeback turned off echo.
 static USUAL: Mutex<Option<Termios>> = Mutex::new(None);
 
 /// A keyboard whose keys do not appear on the screen, where they would disturb the live lines. The
@@ -15,7 +15,7 @@ static USUAL: Mutex<Option<Termios>> = Mutex::new(None);
 pub(crate) struct QuietKeyboard(());
 
 impl QuietKeyboard {
-    /// Keeps keys off the screen until the returned value is dropped. Does nothing without a
+    /// Turns off the echo of typed keys until the returned value is dropped. Does nothing without a
     /// terminal.
     pub(crate) fn start() -> QuietKeyboard {
         if io::stdin().is_terminal()
@@ -30,12 +30,12 @@ impl QuietKeyboard {
     }
 }
 
-/// A keyboard on which Ctrl-C is a key instead of a signal. The line editor reads the key even if it
-/// was pressed just before the editor started.
+/// A keyboard on which Ctrl-C arrives as an ordinary key press instead of causing a signal. The
+/// line editor reads this key press even if it happened just before the editor started.
 pub(crate) struct InterruptKey(());
 
 impl InterruptKey {
-    /// Makes Ctrl-C a key until the returned value is dropped.
+    /// Makes Ctrl-C arrive as an ordinary key press until the returned value is dropped.
     pub(crate) fn start() -> InterruptKey {
         if let Ok(usual) = tcgetattr(io::stdin()) {
             let mut single = usual.clone();

@@ -30,7 +30,7 @@ pub(super) fn note_of(event: &TurnEvent<'_>, columns: usize) -> Vec<String> {
     paint_lines(style, &text, columns)
 }
 
-/// Describes the end of a turn: its outcome unless it is complete, its tokens and its cost.
+/// Describes the end of a turn: its tokens, its cost and, unless the turn is complete, its outcome.
 pub(super) fn describe_end(
     outcome: &TurnOutcome,
     tokens: Tokens,

@@ -94,7 +94,8 @@ pub(super) fn ask_on_terminal(prompt: &str) -> Asked {
     match editor.readline(prompt) {
         Ok(text) => Asked::Text(text),
         Err(ReadlineError::Interrupted) => {
-            // Here, Ctrl-C is a key. Everywhere else in a turn it is a signal that stops the turn.
+            // Here, Ctrl-C arrives as an ordinary key press. Everywhere else in a turn, it causes a
+            // signal that stops the turn.
             let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::INT);
             Asked::Interrupted
         }

@@ -6,7 +6,7 @@ use anstream::{AutoStream, ColorChoice};
 
 use crate::output::{LiveRegion, Size, disarm_lines};
 
-/// The size of a terminal that does not report one.
+/// The assumed size of a terminal that does not report its size.
 const USUAL: Size = Size { columns: 80, rows: 24 };
 
 /// A terminal with live lines, or two plain streams.

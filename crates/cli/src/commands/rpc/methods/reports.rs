@@ -20,8 +20,8 @@ pub(super) const ENDED_CALL: [&str; 4] = ["call", "tool", "input", "outcome"];
 /// The parameters that all reports share.
 const COMMON: [&str; 5] = ["agent", "session", "parent", "turn", "model"];
 
-/// Handles a report as `takeback hook generic` does. `fields` are the parameters that the report
-/// has besides the common ones.
+/// Handles a report as `takeback hook generic` does. `fields` are the parameters of the
+/// report in addition to the common ones.
 pub(super) fn report(
     event: &str,
     fields: &[&'static str],

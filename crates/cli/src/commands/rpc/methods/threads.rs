@@ -43,7 +43,7 @@ pub(super) fn write_results(_: &Server, context: &Context, mut params: Params) -
     answer(&json!({ "state": state }))
 }
 
-/// A result of a task, as a parameter.
+/// The result of a task, as a parameter.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Write {

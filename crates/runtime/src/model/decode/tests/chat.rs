@@ -119,7 +119,7 @@ fn the_last_call_of_a_cut_reply_is_not_complete() {
         assert_eq!(decoded.calls(), [("a", "run", "{}")]);
         assert_eq!(decoded.attempt.reply.cut_calls, 1);
     }
-    // The JSON of the first call is also incomplete, although another call follows.
+    // The first call is also cut off: its JSON is incomplete, even though another call follows.
     let decoded = decode(&[call(0, "a", "run", "{\"x"), call(1, "b", "run", "{}")]);
     assert_eq!((decoded.calls().len(), decoded.attempt.reply.cut_calls), (0, 2));
 }
@@ -196,7 +196,7 @@ fn the_pieces_of_a_gateways_reasoning_are_joined() {
 }
 
 #[test]
-fn content_in_blocks_and_refusals_are_understood() {
+fn refusals_and_content_in_blocks_are_understood() {
     let thinking = json!({ "type": "thinking", "thinking": [{ "type": "text", "text": "hm" }] });
     let decoded = decode(&[
         delta(json!({ "content": [thinking] })),

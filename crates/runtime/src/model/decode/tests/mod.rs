@@ -70,7 +70,7 @@ pub(super) fn tokens(input: i64, output: i64) -> Tokens {
 }
 
 #[test]
-fn an_event_that_is_not_json_fails_the_reply() {
+fn an_event_that_is_not_json_makes_the_reply_fail() {
     for kind in [ApiKind::Openai, ApiKind::Responses, ApiKind::Anthropic] {
         let decoded = decode_text(kind, "data: {\"type\": \n\n");
         assert_eq!(decoded.failure().message, "the server sent an event that is not valid JSON");
