@@ -14,7 +14,7 @@ const MANY_PACKS: usize = 24;
 
 /// The slack in bytes before the packs in the bucket are rewritten because they are larger than
 /// those in the store.
-const SLACK: u64 = 1 << 20;
+const SLACK: u64 = 128 << 10;
 
 /// Lists the pins of the local store, workspace by workspace, oldest first.
 pub(super) fn list_local_refs(store: &Store) -> Result<Vec<RemoteRef>, ObjectsError> {

@@ -20,6 +20,13 @@ pub(super) struct StagedPack {
     pub(super) index_size: u64,
 }
 
+impl StagedPack {
+    /// Returns the size of the pack and its index.
+    pub(super) fn bytes(&self) -> u64 {
+        self.size + self.index_size
+    }
+}
+
 impl Objects {
     fn staging(&self) -> PathBuf {
         self.files.path("upload")

@@ -2,11 +2,12 @@
 //!
 //! The order of the requests is that of the store: packs, then their indexes, then the refs that
 //! need them. After every request, the bucket is consistent, and another upload continues from
-//! there. Nothing in the local store is changed.
+//! there. Nothing in the local store is changed. While a pack is being sent, another thread builds
+//! the next one.
 
 use std::collections::{BTreeSet, HashSet};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, mpsc};
 
 use serde::Serialize;
 use takeback_base::errors::error_messages;
@@ -24,11 +25,15 @@ use super::staging::StagedPack;
 use super::state::{LastUpload, UploadState};
 use crate::Encrypt;
 
-/// The size in bytes after which another pack is begun. A reader downloads whole packs.
-const MAX_PACK: u64 = 32 << 20;
+/// The size in bytes after which another pack is begun, smaller in tests. A reader downloads whole
+/// packs.
+const MAX_PACK: u64 = if cfg!(test) { 1 << 20 } else { 32 << 20 };
 
 /// The number of times that an upload begins again because there are new checkpoints.
 const MAX_ROUNDS: usize = 5;
+
+/// The number of packs that are ready before the builder waits for the sender.
+const READY_PACKS: usize = 2;
 
 /// The number of small objects that are created at the same time.
 const THREADS: usize = 8;
@@ -179,20 +184,20 @@ impl Objects {
         self.claim(&inventory, &mut state)?;
         let mut report = UploadReport::default();
         let sent = SentPacks { inventory: &inventory, broken: &broken, progress };
-        self.send_packs(&staged, &sent, &mut state, &mut report)?;
+        let total = staged.iter().map(StagedPack::bytes).sum();
+        let packs = staged.iter().map(|pack| (pack.clone(), total));
+        self.send_packs(packs, &sent, &mut state, &mut report)?;
 
         let broken = broken.clone();
         let plan = ExportPlan { local: &local, inventory: &inventory, staged, broken, rules };
-        let (mut export, mut new) = self.build_packs(store, &plan, &replaced)?;
-        let is_whole = export.damaged.is_empty() && !export.has_losses;
+        let mut export = self.plan_packs(store, &plan, &replaced)?;
         let mut replaced = replaced;
-        if !replaced.is_empty() && !is_whole {
+        if !replaced.is_empty() && !export.is_whole() {
             // The bucket may have what the store has lost.
-            new.iter().for_each(|pack| self.unstage(pack));
             replaced.clear();
-            (export, new) = self.build_packs(store, &plan, &replaced)?;
+            export = self.plan_packs(store, &plan, &replaced)?;
         }
-        self.send_packs(&new, &sent, &mut state, &mut report)?;
+        let new = self.build_and_send(&mut export, &sent, &mut state, &mut report)?;
         if !replaced.is_empty() && replaced.len() + plan.broken.len() >= count_used(&inventory) {
             state.full_bytes = new.iter().map(|pack| pack.size).sum();
         }
@@ -221,18 +226,17 @@ impl Objects {
         Ok((report, inventory))
     }
 
-    /// Builds packs with the objects that the bucket lacks, and stages them.
-    fn build_packs(
+    /// Plans packs with the objects that the bucket lacks.
+    fn plan_packs(
         &self,
         store: &Store,
         plan: &ExportPlan<'_>,
         replaced: &BTreeSet<String>,
-    ) -> Result<(Export, Vec<StagedPack>), ObjectsError> {
+    ) -> Result<Export, ObjectsError> {
         let has = self.list_objects(plan, replaced)?;
         let rewrites = !plan.broken.is_empty() || !replaced.is_empty();
         let histories = choose_histories(plan.local, plan.inventory, rewrites);
-        let building = self.prepare_building()?;
-        let export = store.export(&ExportOptions {
+        Ok(store.export(&ExportOptions {
             histories: &histories,
             privacy: match self.encrypt {
                 Encrypt::All => ExportPrivacy::All,
@@ -240,37 +244,62 @@ impl Objects {
                 Encrypt::Off => ExportPrivacy::Off,
             },
             has: &|oid| has.contains(oid),
-            directory: &building,
             max_pack: MAX_PACK,
-        })?;
-        let staged = export.packs.iter().map(|pack| self.stage(pack, &building));
-        let staged = staged.collect::<Result<_, _>>()?;
-        Ok((export, staged))
+        })?)
     }
 
-    /// Uploads packs, each followed by its index, and remembers them.
-    fn send_packs(
+    /// Builds packs in another thread, and uploads each as soon as it is ready.
+    fn build_and_send(
         &self,
-        staged: &[StagedPack],
+        export: &mut Export,
         sent: &SentPacks<'_>,
         state: &mut UploadState,
         report: &mut UploadReport,
-    ) -> Result<(), ObjectsError> {
-        let total: u64 = staged.iter().map(|pack| pack.size + pack.index_size).sum();
-        let mut bytes = 0;
+    ) -> Result<Vec<StagedPack>, ObjectsError> {
+        let building = self.prepare_building()?;
+        let (ready, packs) = mpsc::sync_channel(READY_PACKS);
+        std::thread::scope(|scope| {
+            let builder = scope.spawn(move || {
+                let mut built = 0;
+                while let Some(pack) = export.write_next(&building)? {
+                    let pack = self.stage(&pack, &building)?;
+                    built += pack.bytes();
+                    if ready.send((pack, built + export.waiting_bytes())).is_err() {
+                        // An upload has failed.
+                        break;
+                    }
+                }
+                Ok(())
+            });
+            let new = self.send_packs(packs.into_iter(), sent, state, report)?;
+            builder.join().expect("the builder does not panic").map(|()| new)
+        })
+    }
+
+    /// Uploads packs, each followed by its index, and remembers them. Each comes with the size of
+    /// all packs, as far as it is known.
+    fn send_packs(
+        &self,
+        packs: impl Iterator<Item = (StagedPack, u64)>,
+        sent: &SentPacks<'_>,
+        state: &mut UploadState,
+        report: &mut UploadReport,
+    ) -> Result<Vec<StagedPack>, ObjectsError> {
+        let (mut bytes, mut done) = (0, Vec::new());
         let mut last = self.last_upload();
-        for pack in staged {
+        for (pack, total) in packs {
             (sent.progress)(UploadProgress { bytes, total });
             last.progress = Some((bytes, total));
             last.write(&self.files);
-            self.send_pack(pack, sent, report)?;
+            self.send_pack(&pack, sent, report)?;
             state.packs.insert(pack.name.pack.clone(), pack.size);
             state.write(&self.files)?;
-            self.unstage(pack);
-            bytes += pack.size + pack.index_size;
+            self.unstage(&pack);
+            bytes += pack.bytes();
+            done.push(pack);
         }
-        (sent.progress)(UploadProgress { bytes, total });
-        Ok(())
+        (sent.progress)(UploadProgress { bytes, total: bytes });
+        Ok(done)
     }
 
     fn send_pack(
@@ -306,7 +335,7 @@ impl Objects {
             self.bucket.create(&format!("{prefix}{file}"), &content)?;
         }
         report.packs += 1;
-        report.bytes += pack.size + pack.index_size;
+        report.bytes += pack.bytes();
         Ok(())
     }
 

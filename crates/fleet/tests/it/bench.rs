@@ -36,11 +36,11 @@ const WORDS: [&str; 16] = [
     "zeppelin",
 ];
 
-fn is_quick() -> bool {
+pub(crate) fn is_quick() -> bool {
     std::env::var_os("BENCH_QUICK").is_some()
 }
 
-fn print(name: &str, figure: impl std::fmt::Display) {
+pub(crate) fn print(name: &str, figure: impl std::fmt::Display) {
     let _ = writeln!(std::io::stdout(), "{name:60} {figure}");
 }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 mod bench;
+mod bench_objects;
 mod chaos;
 mod contract;
 mod faults;

@@ -82,7 +82,7 @@ impl Machine {
     }
 }
 
-fn open_objects(
+pub(crate) fn open_objects(
     home: &Path,
     address: &str,
     access: &StorageAccess,

@@ -9,7 +9,7 @@ mod private;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -37,8 +37,6 @@ pub struct ExportOptions<'a> {
     pub privacy: ExportPrivacy<'a>,
     /// Returns true for an object that is left out, because the destination has it.
     pub has: &'a dyn Fn(&Oid) -> bool,
-    /// The existing directory that the packs are written to.
-    pub directory: &'a Path,
     /// The size in bytes after which another pack is begun.
     pub max_pack: u64,
 }
@@ -55,16 +53,25 @@ pub enum ExportPrivacy<'a> {
     Off,
 }
 
-/// The packs that an export wrote.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// An export that has found its objects and divided them into packs. The packs are written one by
+/// one, so the first can leave the machine while the others are still being written.
 pub struct Export {
-    /// The packs, in the order in which they were written.
-    pub packs: Vec<ExportedPack>,
-    /// The commits that were left out, because an object that they need is missing or damaged.
+    /// The commits that are left out, because an object that they need is missing or damaged.
     pub damaged: Vec<Oid>,
     /// True if the store has lost objects and the loss was accepted. Commits may need objects that
-    /// were not exported.
+    /// are not exported.
     pub has_losses: bool,
+    sources: SourcePacks,
+    recent: RecentObjects,
+    waiting: VecDeque<PackPlan>,
+}
+
+/// The objects of a pack that is not written yet.
+struct PackPlan {
+    objects: NeededObjects,
+    is_private: bool,
+    /// The size of the objects in the packs of the store.
+    bytes: u64,
 }
 
 /// The objects that commits need.
@@ -99,22 +106,18 @@ pub enum ExportError {
 }
 
 impl Store {
-    /// Writes the objects that commits need into export packs. Changes nothing in the store, and
-    /// does not get in the way of other processes: the packs are opened at the beginning, and stay
-    /// readable even if a gc removes them.
+    /// Finds the objects that commits need, and divides them into export packs. Changes nothing in
+    /// the store, and does not get in the way of other processes: the store's packs are opened here,
+    /// and stay readable even if a gc removes them.
     pub fn export(&self, options: &ExportOptions<'_>) -> Result<Export, ExportError> {
         let sources = self.open_export_sources()?;
         let mut recent = RecentObjects::new(RECENT_BYTES);
         let accepted = self.accepted_losses();
-        let mut export = Export { has_losses: !accepted.is_empty(), ..Export::default() };
+        let has_losses = !accepted.is_empty();
         let mut needed = NeededObjects::new(AbsentObject::Lost).without(accepted);
-        let tips = add_histories(
-            &mut needed,
-            &sources,
-            &mut recent,
-            options.histories,
-            &mut export.damaged,
-        );
+        let mut damaged = Vec::new();
+        let tips =
+            add_histories(&mut needed, &sources, &mut recent, options.histories, &mut damaged);
         let private = match options.privacy {
             ExportPrivacy::Private(rules) => {
                 find_private_objects(&sources, &mut recent, rules, &tips)
@@ -123,11 +126,12 @@ impl Store {
         };
         let mut grouping = Grouping::new(&sources, options, &private);
         let groups = needed.divide(&sources, |oid, place| grouping.find_group(oid, place));
-        for (group, is_private) in groups.iter().zip(grouping.is_private) {
-            let name = write_group(&sources, &mut recent, group, options.directory)?;
-            export.packs.extend(name.map(|name| ExportedPack { name, is_private }));
-        }
-        Ok(export)
+        let waiting = groups.into_iter().zip(grouping.groups).map(|(objects, group)| {
+            let Group { is_private, bytes } = group;
+            PackPlan { objects, is_private, bytes }
+        });
+        let waiting = waiting.collect();
+        Ok(Export { damaged, has_losses, sources, recent, waiting })
     }
 
     /// Finds the objects that commits need. Each history lists the commits of a workspace, the
@@ -168,6 +172,27 @@ impl Store {
     }
 }
 
+impl Export {
+    /// True if the packs will have everything that the commits need.
+    pub fn is_whole(&self) -> bool {
+        self.damaged.is_empty() && !self.has_losses
+    }
+
+    /// Returns the approximate size in bytes of the packs that are not written yet. They become
+    /// smaller if better deltas are found.
+    pub fn waiting_bytes(&self) -> u64 {
+        self.waiting.iter().map(|plan| plan.bytes).sum()
+    }
+
+    /// Writes the next pack into an existing directory. Returns `None` if all packs are written. A
+    /// power cut may damage the pack.
+    pub fn write_next(&mut self, directory: &Path) -> Result<Option<ExportedPack>, ExportError> {
+        let Some(plan) = self.waiting.pop_front() else { return Ok(None) };
+        let name = write_pack(&self.sources, &mut self.recent, &plan.objects, directory)?;
+        Ok(Some(ExportedPack { name, is_private: plan.is_private }))
+    }
+}
+
 /// Adds the objects that commits need, except those of damaged commits. Returns the other commits.
 fn add_histories(
     needed: &mut NeededObjects,
@@ -199,11 +224,15 @@ struct Grouping<'a> {
     sources: &'a SourcePacks,
     options: &'a ExportOptions<'a>,
     private: &'a HashSet<Oid>,
-    /// True for each group of private objects.
-    is_private: Vec<bool>,
-    /// The group that is being filled, with its size in bytes: first for objects that are not
-    /// private, then for private ones.
-    growing: [Option<(usize, u64)>; 2],
+    groups: Vec<Group>,
+    /// The number of the group that grows, for open and for private objects.
+    growing: [Option<usize>; 2],
+}
+
+/// The objects of one pack.
+struct Group {
+    is_private: bool,
+    bytes: u64,
 }
 
 impl<'a> Grouping<'a> {
@@ -212,7 +241,7 @@ impl<'a> Grouping<'a> {
         options: &'a ExportOptions<'a>,
         private: &'a HashSet<Oid>,
     ) -> Grouping<'a> {
-        Grouping { sources, options, private, is_private: Vec::new(), growing: [None; 2] }
+        Grouping { sources, options, private, groups: Vec::new(), growing: [None; 2] }
     }
 
     fn find_group(&mut self, oid: &Oid, place: ObjectPlace) -> Option<usize> {
@@ -226,36 +255,32 @@ impl<'a> Grouping<'a> {
         };
         let length = self.sources.entry_length(place);
         let growing = &mut self.growing[usize::from(is_private)];
-        let group = match growing {
-            Some((group, bytes)) if *bytes + length <= self.options.max_pack => {
-                *bytes += length;
-                *group
-            }
-            _ => {
-                self.is_private.push(is_private);
-                let group = self.is_private.len() - 1;
-                *growing = Some((group, length));
-                group
-            }
-        };
+        let has_room = |group: &usize| self.groups[*group].bytes + length <= self.options.max_pack;
+        let group = growing.filter(has_room).unwrap_or_else(|| {
+            self.groups.push(Group { is_private, bytes: 0 });
+            self.groups.len() - 1
+        });
+        *growing = Some(group);
+        self.groups[group].bytes += length;
         Some(group)
     }
 }
 
-/// Writes the objects of one pack. Returns its name.
-fn write_group(
+/// Writes the objects of one pack, of which there is at least one. Returns its name.
+fn write_pack(
     sources: &SourcePacks,
     recent: &mut RecentObjects,
-    group: &NeededObjects,
+    objects: &NeededObjects,
     directory: &Path,
-) -> Result<Option<String>, ExportError> {
+) -> Result<String, ExportError> {
     let failed = |source| ExportError::Write { path: directory.to_owned(), source };
-    let writer = PackWriter::new(directory);
-    repack::write_objects(sources, recent, group, 0, &writer).map_err(|error| match error {
+    let writer = PackWriter::new_volatile(directory);
+    repack::write_objects(sources, recent, objects, 0, &writer).map_err(|error| match error {
         RepackError::Object(error) => ExportError::Damaged(error),
         RepackError::Write(error) => failed(error),
     })?;
-    writer.seal(directory).map_err(failed)
+    let name = writer.seal(directory).map_err(failed)?;
+    Ok(name.expect("a pack has objects"))
 }
 
 /// Reads the ids of all objects in the index of a pack.

@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use super::{ExportOptions, ExportPrivacy, read_pack_index};
+use super::{Export, ExportOptions, ExportPrivacy, ExportedPack, read_pack_index};
 use crate::capture::CaptureOptions;
 use crate::forbidden::ForbiddenRoots;
 use crate::oid::Oid;
@@ -34,6 +35,14 @@ fn store_with_states() -> (tempfile::TempDir, Store, Vec<Oid>) {
     (scratch, store, commits)
 }
 
+fn write_all(export: &mut Export, directory: &Path) -> Vec<ExportedPack> {
+    let mut packs = Vec::new();
+    while let Some(pack) = export.write_next(directory).unwrap() {
+        packs.push(pack);
+    }
+    packs
+}
+
 #[test]
 fn every_object_is_in_exactly_one_pack_and_private_ones_have_their_own_packs() {
     let (scratch, store, commits) = store_with_states();
@@ -45,18 +54,18 @@ fn every_object_is_in_exactly_one_pack_and_private_ones_have_their_own_packs() {
     for (max_pack, least) in [(u64::MAX, 2), (1, needs.objects.len())] {
         let directory = scratch.path().join(format!("export-{least}"));
         fs::create_dir(&directory).unwrap();
-        let export = store
+        let mut export = store
             .export(&ExportOptions {
                 histories: std::slice::from_ref(&commits),
                 privacy: ExportPrivacy::Private(&rules),
                 has: &|_| false,
-                directory: &directory,
                 max_pack,
             })
             .unwrap();
-        assert_eq!(export.packs.len(), least);
+        let packs = write_all(&mut export, &directory);
+        assert_eq!(packs.len(), least);
         let (mut private, mut open) = (HashSet::new(), HashSet::new());
-        for pack in &export.packs {
+        for pack in &packs {
             let ids = read_pack_index(&directory.join(format!("{}.idx", pack.name))).unwrap();
             let all = if pack.is_private { &mut private } else { &mut open };
             assert!(ids.into_iter().all(|id| all.insert(id)), "an object is in two packs");
@@ -68,7 +77,7 @@ fn every_object_is_in_exactly_one_pack_and_private_ones_have_their_own_packs() {
         assert_eq!(all, needs.objects);
         let git = std::process::Command::new("git")
             .args(["verify-pack"])
-            .args(export.packs.iter().map(|pack| directory.join(format!("{}.idx", pack.name))))
+            .args(packs.iter().map(|pack| directory.join(format!("{}.idx", pack.name))))
             .output()
             .unwrap();
         assert!(git.status.success(), "{}", String::from_utf8_lossy(&git.stderr));
@@ -81,16 +90,16 @@ fn objects_that_the_destination_has_are_left_out() {
     let older = store.find_needs(&[vec![commits[1]]]).unwrap().objects;
     let directory = scratch.path().join("export");
     fs::create_dir(&directory).unwrap();
-    let export = store
+    let mut export = store
         .export(&ExportOptions {
             histories: &[commits],
             privacy: ExportPrivacy::Off,
             has: &|oid| older.contains(oid),
-            directory: &directory,
             max_pack: u64::MAX,
         })
         .unwrap();
-    let [pack] = &export.packs[..] else { panic!("{export:?}") };
+    let packs = write_all(&mut export, &directory);
+    let [pack] = &packs[..] else { panic!("{packs:?}") };
     let ids = read_pack_index(&directory.join(format!("{}.idx", pack.name))).unwrap();
     // The newer commit, its tree, and the two files.
     assert_eq!(ids.len(), 4);
@@ -103,17 +112,18 @@ fn a_damaged_commit_does_not_affect_the_others() {
     let directory = scratch.path().join("export");
     fs::create_dir(&directory).unwrap();
     let missing: Oid = "1".repeat(40).parse().unwrap();
-    let export = store
+    let mut export = store
         .export(&ExportOptions {
             histories: &[vec![missing, commits[0]]],
             privacy: ExportPrivacy::All,
             has: &|_| false,
-            directory: &directory,
             max_pack: u64::MAX,
         })
         .unwrap();
     assert_eq!(export.damaged, [missing]);
-    assert_eq!(export.packs.len(), 1);
-    assert!(export.packs[0].is_private);
+    assert!(!export.is_whole());
+    let packs = write_all(&mut export, &directory);
+    assert_eq!(packs.len(), 1);
+    assert!(packs[0].is_private);
     assert!(!store.find_needs(&[vec![missing]]).unwrap().is_complete);
 }

@@ -31,6 +31,8 @@ pub(crate) struct PackWriter {
 }
 
 struct UnsealedPack {
+    /// True if the pack is durable once it is sealed.
+    is_durable: bool,
     /// The last part of the pack, which is not yet in the file.
     tail: Vec<u8>,
     /// The number of bytes that are in the file.
@@ -45,8 +47,18 @@ struct UnsealedPack {
 
 impl PackWriter {
     pub(crate) fn new(temporary: &Path) -> PackWriter {
+        PackWriter::with_durability(temporary, true)
+    }
+
+    /// Begins a pack that a power cut may damage, even after it is sealed.
+    pub(crate) fn new_volatile(temporary: &Path) -> PackWriter {
+        PackWriter::with_durability(temporary, false)
+    }
+
+    fn with_durability(temporary: &Path, is_durable: bool) -> PackWriter {
         let tail = b"PACK\0\0\0\x02\0\0\0\0".to_vec();
         let inner = UnsealedPack {
+            is_durable,
             tail,
             spilled: 0,
             file: None,
@@ -177,8 +189,8 @@ impl PackWriter {
         self.lock().append_entry(&self.temporary, oid, entry)
     }
 
-    /// Completes the pack and moves it into `directory`, durably. Returns the name of the pack, or
-    /// `None` if it has no objects.
+    /// Completes the pack and moves it into `directory`, durably unless the pack is volatile.
+    /// Returns the name of the pack, or `None` if it has no objects.
     pub(crate) fn seal(self, directory: &Path) -> io::Result<Option<String>> {
         self.seal_with(directory, &[])
     }
@@ -228,7 +240,7 @@ impl UnsealedPack {
         };
         file.write_all(&self.tail)?;
         let is_sync_free = self.early_sync.as_ref().is_none_or(JoinHandle::is_finished);
-        if self.tail.len() > MAX_IN_MEMORY && is_sync_free {
+        if self.is_durable && self.tail.len() > MAX_IN_MEMORY && is_sync_free {
             let file = file.try_clone()?;
             // If no thread can be started, everything is synced when the pack is completed.
             let sync = std::thread::Builder::new().spawn(move || file.sync_data());
@@ -251,7 +263,10 @@ impl UnsealedPack {
             self.spill(temporary)?;
             let file = self.file.as_ref().expect("the pack was spilled");
             file.write_all_at(&count, 8)?;
-            checksum = sync_while_hashing(file, self.spilled)?;
+            checksum = match self.is_durable {
+                true => sync_while_hashing(file, self.spilled)?,
+                false => hash_file(file, self.spilled)?,
+            };
             join_sync(self.early_sync.take())?;
             self.tail.extend_from_slice(&checksum);
             self.spill(temporary)?;
@@ -260,8 +275,8 @@ impl UnsealedPack {
         let mut index = Temporary::create_in(temporary)?;
         index.write_all(&index::encode_index(&mut self.objects, &checksum))?;
         fault::point("pack sync")?;
-        let files: Vec<&File> =
-            [&*pack, &*index].into_iter().chain(others.iter().copied()).collect();
+        let own = [&*pack, &*index].into_iter().filter(|_| self.is_durable);
+        let files: Vec<&File> = own.chain(others.iter().copied()).collect();
         durable::sync_files(&files)?;
 
         // The index comes last: a pack without an index is invisible, but an index without a pack
@@ -271,7 +286,9 @@ impl UnsealedPack {
         pack.persist_with_mode(&directory.join(format!("{name}.pack")), 0o444)?;
         fault::point("pack index rename")?;
         index.persist_with_mode(&directory.join(format!("{name}.idx")), 0o444)?;
-        durable::sync_directory(directory)?;
+        if self.is_durable {
+            durable::sync_directory(directory)?;
+        }
         Ok(name)
     }
 }
@@ -281,24 +298,30 @@ fn join_sync(sync: Option<JoinHandle<io::Result<()>>>) -> io::Result<()> {
     sync.map_or(Ok(()), |sync| sync.join().expect("fdatasync does not panic"))
 }
 
+/// Computes the checksum of the first `length` bytes.
+fn hash_file(file: &File, length: u64) -> io::Result<[u8; 20]> {
+    let mut hasher = Sha1::new();
+    let mut buffer = vec![0; 1 << 20];
+    let mut offset = 0;
+    while offset < length {
+        let chunk = &mut buffer[..(length - offset).min(1 << 20) as usize];
+        file.read_exact_at(chunk, offset)?;
+        hasher.update(&*chunk);
+        offset += chunk.len() as u64;
+    }
+    Ok(hasher.finalize().into())
+}
+
 /// Computes the checksum of the first `length` bytes while the disk writes them. If no other thread
 /// can be started, this thread does both, one after the other.
 fn sync_while_hashing(file: &File, length: u64) -> io::Result<[u8; 20]> {
     std::thread::scope(|scope| {
         let sync = std::thread::Builder::new().spawn_scoped(scope, || file.sync_data());
-        let mut hasher = Sha1::new();
-        let mut buffer = vec![0; 1 << 20];
-        let mut offset = 0;
-        while offset < length {
-            let chunk = &mut buffer[..(length - offset).min(1 << 20) as usize];
-            file.read_exact_at(chunk, offset)?;
-            hasher.update(&*chunk);
-            offset += chunk.len() as u64;
-        }
+        let checksum = hash_file(file, length)?;
         match sync {
             Ok(sync) => sync.join().expect("fdatasync does not panic")?,
             Err(_) => file.sync_data()?,
         }
-        Ok(hasher.finalize().into())
+        Ok(checksum)
     })
 }

@@ -39,7 +39,15 @@ pub(crate) fn bench_fleet(arguments: &[&str]) -> Result<(), Failure> {
     println!("note: measured with the profile {profile}");
     let mut measure = cargo();
     measure.args(["test", "--profile", profile, "--package", "takeback-fleet", "--test", "it"]);
-    measure.args(["--", "--exact", "bench::measure", "--ignored", "--nocapture"]);
+    measure.args([
+        "--",
+        "--exact",
+        "bench::measure",
+        "bench_objects::measure",
+        "--ignored",
+        "--nocapture",
+        "--test-threads=1",
+    ]);
     if is_quick {
         measure.env("BENCH_QUICK", "1");
     }

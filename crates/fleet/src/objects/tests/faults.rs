@@ -1,6 +1,7 @@
 //! Uploads that are cut off, buckets that are damaged, and machines that are confused.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -81,6 +82,43 @@ fn an_upload_that_is_killed_again_and_again_ends() {
         .filter(|(name, _)| name.ends_with(".pack") || name.ends_with(".sealed"))
         .count();
     assert_eq!(packs, 2, "no pack was built twice");
+}
+
+#[test]
+fn staged_packs_that_a_power_cut_has_damaged_are_built_again() {
+    let harms: [fn(&Path); 3] = [
+        |path| fs::write(path, "").unwrap(),
+        |path| fs::write(path, vec![0; fs::metadata(path).unwrap().len() as usize]).unwrap(),
+        |path| fs::write(path, &fs::read(path).unwrap()[..20]).unwrap(),
+    ];
+    for harm in harms {
+        let bucket = tempfile::tempdir().unwrap();
+        let mut machine = Machine::new("first");
+        machine.write("a.txt", "one");
+        machine.write(".env", "TOKEN=one");
+        machine.pin();
+        // The upload ends when the first pack is about to be sent.
+        let mut requests = 0;
+        let home = machine.home.path().to_owned();
+        while all_files(&home).iter().all(|(name, _)| !name.starts_with("fleet/upload/")) {
+            let (objects, _) = dying(&machine, bucket.path(), requests, false);
+            upload(&objects, &machine.store).unwrap_err();
+            requests += 1;
+        }
+        for (name, _) in all_files(&home) {
+            if name.starts_with("fleet/upload/") || name.starts_with("fleet/indexes/") {
+                let path = home.join(name);
+                fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+                harm(&path);
+            }
+        }
+        machine.upload(bucket.path()).unwrap();
+        assert_pulled(&machine, bucket.path());
+        machine.write("a.txt", "two");
+        machine.pin();
+        machine.upload(bucket.path()).unwrap();
+        assert_pulled(&machine, bucket.path());
+    }
 }
 
 #[test]

@@ -184,3 +184,32 @@ impl Bucket for DyingBucket {
         self.run(|| self.inner.list(prefix))
     }
 }
+
+/// A bucket that calls a function before each creation of an object.
+pub(super) struct WatchedBucket {
+    pub(super) inner: DirectoryBucket,
+    pub(super) on_create: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Bucket for WatchedBucket {
+    fn target(&self) -> &str {
+        self.inner.target()
+    }
+
+    fn download(&self, key: &str, out: &mut dyn Write) -> Result<bool, ObjectsError> {
+        self.inner.download(key, out)
+    }
+
+    fn create(&self, key: &str, content: &Content<'_>) -> Result<bool, ObjectsError> {
+        (self.on_create)();
+        self.inner.create(key, content)
+    }
+
+    fn remove(&self, key: &str) -> Result<(), ObjectsError> {
+        self.inner.remove(key)
+    }
+
+    fn list(&self, prefix: &str) -> Result<Listing, ObjectsError> {
+        self.inner.list(prefix)
+    }
+}
