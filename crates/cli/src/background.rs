@@ -3,11 +3,11 @@
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use rustix::process::WaitOptions;
 use takeback_undo::retention::{has_packs_over_size_cap, is_prune_due};
 use takeback_undo::{FollowUp, Opened};
 
@@ -48,10 +48,19 @@ pub(crate) fn spawn_takeback<S: AsRef<OsStr>>(
     command.current_dir("/").stdout(Stdio::null()).stderr(Stdio::null());
     command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
     let mut child = command.spawn()?;
-    if let (Some(input), Some(mut stdin)) = (input, child.stdin.take()) {
-        stdin.write_all(input)?;
-    }
-    Ok(())
+    let written = match (input, child.stdin.take()) {
+        (Some(input), Some(mut stdin)) => stdin.write_all(input),
+        _ => Ok(()),
+    };
+    keep(child);
+    written
+}
+
+/// The background processes that this process has started and not yet reaped.
+static STARTED: Mutex<Vec<Child>> = Mutex::new(Vec::new());
+
+fn keep(child: Child) {
+    STARTED.lock().unwrap_or_else(PoisonError::into_inner).push(child);
 }
 
 /// Starts a process that continues a goal, and does not wait for it. If the last run was
@@ -63,13 +72,14 @@ pub(crate) fn spawn_goal(context: &Context, goal: &str, is_interrupted: bool) ->
     command.args(["goal", "resume", "--detached", "--json", goal]);
     command.args(is_interrupted.then_some("--same-run"));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.spawn().map(drop)
+    command.spawn().map(keep)
 }
 
-/// Reaps background processes that have ended. Otherwise, a long-running process would accumulate
-/// zombies.
+/// Reaps background processes that have exited. Otherwise, a long-running process would accumulate
+/// zombies. Other children are left to the code that waits for them.
 pub(crate) fn reap_children() {
-    while let Ok(Some(_)) = rustix::process::wait(WaitOptions::NOHANG) {}
+    let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
+    started.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
 }
 
 /// Detaches this process from the terminal, so that signals from the terminal do not reach it.
@@ -113,5 +123,30 @@ pub(crate) fn spawn_upkeep(context: &Context, opened: &Opened) {
     let needs_merge = opened.store().is_ok_and(takeback_tree::Store::needs_merge);
     if needs_merge || has_packs_over_size_cap(opened) || is_prune_due(opened) {
         let _ = spawn_takeback(context, Path::new("/"), ["checkpoints", "upkeep"], None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+
+    use super::*;
+
+    fn run(code: i32) -> Child {
+        let child = Command::new("/bin/sh").args(["-c", &format!("exit {code}")]).spawn().unwrap();
+        // The process has exited, but has not been reaped.
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(Pid::from_child(&child)), options).unwrap();
+        child
+    }
+
+    #[test]
+    fn only_background_processes_are_reaped() {
+        let (own, mut other) = (run(3), run(7));
+        let pid = Pid::from_child(&own);
+        keep(own);
+        reap_children();
+        assert!(waitid(WaitId::Pid(pid), WaitIdOptions::EXITED).is_err());
+        assert_eq!(other.wait().unwrap().code(), Some(7));
     }
 }
