@@ -1,12 +1,12 @@
 //! The encoding of rows: JSON, compressed if that helps, and encrypted if the settings ask for it.
 
-use std::io::{Read, Write};
+use std::cell::RefCell;
+use std::io::Read;
 
 use chacha20poly1305::aead::{Aead, Payload};
 use chacha20poly1305::{Key, KeyInit, XChaCha20Poly1305, XNonce};
-use flate2::Compression;
 use flate2::read::ZlibDecoder;
-use flate2::write::ZlibEncoder;
+use libdeflater::{CompressionLvl, Compressor};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -108,13 +108,20 @@ impl Sealer {
     }
 }
 
+thread_local! {
+    /// A shipment compresses thousands of short records, and creating a compressor takes longer
+    /// than compressing one of them.
+    static COMPRESSOR: RefCell<Compressor> = RefCell::new(Compressor::new(CompressionLvl::fastest()));
+}
+
 fn compress(json: &[u8]) -> Vec<u8> {
     if json.len() >= SHORT {
-        let mut encoder = ZlibEncoder::new(vec![COMPRESSED], Compression::fast());
-        if encoder.write_all(json).is_ok()
-            && let Ok(compressed) = encoder.finish()
-            && compressed.len() <= json.len()
-        {
+        // A result that would be longer than the JSON does not fit.
+        let mut compressed = vec![COMPRESSED; json.len()];
+        let length = COMPRESSOR
+            .with_borrow_mut(|compressor| compressor.zlib_compress(json, &mut compressed[1..]));
+        if let Ok(length) = length {
+            compressed.truncate(1 + length);
             return compressed;
         }
     }

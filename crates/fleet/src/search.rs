@@ -14,8 +14,13 @@ use crate::connection::Connection;
 use crate::seal::{Place, Sealer};
 use crate::{Fleet, FleetError};
 
-/// The number of messages that are read at a time.
-const PAGE: i64 = 200;
+/// The number of messages that are read first. Each further page is larger, up to a limit, because
+/// the database looks up the query again for each of them.
+const FIRST_PAGE: i64 = 200;
+const LARGEST_PAGE: i64 = 6_400;
+
+/// The number of the newest messages that are searched first.
+const RECENT: i64 = 20_000;
 
 /// The results of a search.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -40,6 +45,19 @@ pub struct FleetHit {
 
 /// The position of a message in the order of a search: its time, the key of its session, its number.
 type Position = (i64, i64, i64);
+
+const NEWEST: Position = (i64::MAX, i64::MAX, i64::MAX);
+const OLDEST: Position = (i64::MIN, i64::MIN, i64::MIN);
+
+/// The messages that remain to be searched.
+struct Part {
+    /// The position that all of them come before.
+    before: Position,
+    /// The position of the oldest one.
+    from: Position,
+    /// True if few of them match, as far as can be told from those that were searched before.
+    is_rare: bool,
+}
 
 impl Fleet {
     /// Searches the messages of all machines, newest first. Calls `is_over` after each page of
@@ -84,12 +102,20 @@ impl Search<'_> {
         is_over: &dyn Fn() -> bool,
     ) -> Result<bool, FleetError> {
         let index_query = collector.index_query().map(|query| to_tsquery(&query));
-        let mut before: Position = (i64::MAX, i64::MAX, i64::MAX);
+        // The database cannot tell how often words occur together, and searches all messages in
+        // order for a rare combination that it takes for a frequent one. So the newest messages
+        // are searched first: they show whether the query is rare.
+        let from = match index_query {
+            Some(_) => self.find_recent()?,
+            None => OLDEST,
+        };
+        let (mut part, mut size, mut proposed) =
+            (Part { before: NEWEST, from, is_rare: false }, FIRST_PAGE, 0);
         loop {
-            let rows = self.read_page(before, index_query.as_deref())?;
+            let rows = self.read_page(&part, size, index_query.as_deref())?;
             for row in &rows {
                 let position: Position = (row.get("time"), row.get("session"), row.get("seq"));
-                before = position;
+                part.before = position;
                 if !self.is_in_workspace(row)? {
                     continue;
                 }
@@ -98,42 +124,62 @@ impl Search<'_> {
                     return Ok(false);
                 }
             }
-            if rows.len() < PAGE as usize {
-                return Ok(false);
+            proposed += rows.len();
+            if (rows.len() as i64) < size {
+                if part.from == OLDEST {
+                    return Ok(false);
+                }
+                let is_rare = proposed < FIRST_PAGE as usize;
+                part = Part { before: part.from, from: OLDEST, is_rare };
             }
+            size = (size * 2).min(LARGEST_PAGE);
             if is_over() {
                 return Ok(true);
             }
         }
     }
 
+    /// Returns the position at which the newest messages begin.
+    fn find_recent(&mut self) -> Result<Position, FleetError> {
+        let sql = "SELECT time, session, seq FROM takeback.messages
+            ORDER BY time DESC, session DESC, seq DESC OFFSET $1 LIMIT 1";
+        let found = self.connection.run(|client| client.query_opt(sql, &[&RECENT]))?;
+        Ok(found.map_or(OLDEST, |row| (row.get(0), row.get(1), row.get(2))))
+    }
+
     fn read_page(
         &mut self,
-        (time, session, seq): Position,
+        part: &Part,
+        size: i64,
         index_query: Option<&str>,
     ) -> Result<Vec<Row>, FleetError> {
         let SearchOptions { sources, exclude_sources, roles, workspace, since, undone, .. } =
             self.options;
         let since = since.map_or(i64::MIN, |Time(since)| since);
         let mut values: Vec<&(dyn ToSql + Sync)> = vec![
-            &time,
-            &session,
-            &seq,
+            &part.before.0,
+            &part.before.1,
+            &part.before.2,
             undone,
             &since,
             roles,
             sources,
             exclude_sources,
-            &PAGE,
+            &size,
             workspace,
+            &part.from.0,
+            &part.from.1,
+            &part.from.2,
         ];
+        // An index in this order cannot be used for an expression, so the index of words is.
+        let order = if part.is_rare { "m.time + 0" } else { "m.time" };
         let page = |condition: &str| {
             format!(
                 "(SELECT {COLUMNS} FROM takeback.messages m
                   JOIN takeback.sessions s ON s.key = m.session
                   JOIN takeback.machines h ON h.key = s.machine
                   WHERE {condition} AND {FILTER}
-                  ORDER BY m.time DESC, m.session DESC, m.seq DESC LIMIT $9)"
+                  ORDER BY {order} DESC, m.session DESC, m.seq DESC LIMIT $9)"
             )
         };
         let sql = match &index_query {
@@ -142,7 +188,7 @@ impl Search<'_> {
                 values.push(query);
                 format!(
                     "{} UNION ALL {} ORDER BY time DESC, session DESC, seq DESC LIMIT $9",
-                    page("m.words @@ $11::text::tsquery"),
+                    page("m.words @@ $14::text::tsquery"),
                     page("m.words IS NULL"),
                 )
             }
@@ -243,7 +289,8 @@ const COLUMNS: &str = "m.time, m.session, m.seq, m.record, s.id, s.workspace, h.
 /// that a fork has in common with its parent is found only in the parent, unless it has been taken
 /// back there.
 const FILTER: &str = "
-    (m.time, m.session, m.seq) < ($1, $2, $3) AND ($4 OR NOT m.undone) AND m.time >= $5
+    (m.time, m.session, m.seq) < ($1, $2, $3) AND (m.time, m.session, m.seq) >= ($11, $12, $13)
+    AND ($4 OR NOT m.undone) AND m.time >= $5
     AND (m.seq > s.inherited OR NOT EXISTS (
         SELECT 1 FROM takeback.sessions p JOIN takeback.messages pm
             ON pm.session = p.key AND pm.seq = m.seq

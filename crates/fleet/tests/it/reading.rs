@@ -201,3 +201,41 @@ fn a_search_reads_no_more_than_it_needs() {
     let stopped = machine.fleet().search("*nothing*", &options, &|| true).unwrap();
     assert!(stopped.stopped && stopped.more);
 }
+
+/// More messages than the newest ones that a search looks through first.
+const LONG: usize = 20_600;
+
+#[test]
+fn old_messages_are_found_behind_twenty_thousand_newer_ones() {
+    let Some(server) = Server::start() else { return };
+    let (mut machine, _) = Machine::first(&server.address());
+    let text = |number: usize| match number {
+        300 => "red herring".to_owned(),
+        number if number.is_multiple_of(50) => format!("blue herring {number}"),
+        number => format!("message {number} about a red door"),
+    };
+    let message = |number| MessageRecord {
+        role: "user".into(),
+        content: Some(text(number).into()),
+        ..MessageRecord::default()
+    };
+    for first in (0..LONG).step_by(1_000) {
+        let id = format!("claude:{first}");
+        let source = "claude".into();
+        let record = SessionRecord { id: id.clone(), source, ..SessionRecord::default() };
+        machine.ledger.create_session(&record, at(first as i64)).unwrap();
+        let messages: Vec<_> = (first..LONG.min(first + 1_000)).map(message).collect();
+        machine.ledger.append(&id, &messages, at(first as i64)).unwrap();
+    }
+    machine.sync().unwrap();
+    let fleet = machine.fleet();
+    // Rare, rare in combination, a phrase, on both sides of the boundary, frequent, and unknown.
+    for query in ["10", "message 123", "red herring", "\"red herring\"", "blue", "red", "green"] {
+        let options = SearchOptions { limit: 50, ..SearchOptions::default() };
+        let found = fleet.search(query, &options, &|| false).unwrap();
+        let local = machine.ledger.search(query, &options).unwrap();
+        let hits: Vec<_> = found.hits.iter().map(|hit| &hit.hit).collect();
+        assert_eq!(hits, local.results.iter().collect::<Vec<_>>(), "{query}");
+        assert_eq!(found.total, local.total, "{query}");
+    }
+}
