@@ -132,7 +132,7 @@ impl Search<'_> {
                 let is_rare = proposed < FIRST_PAGE as usize;
                 part = Part { before: part.from, from: OLDEST, is_rare };
             }
-            size = (size * 2).min(LARGEST_PAGE);
+            size = (size * 4).min(LARGEST_PAGE);
             if is_over() {
                 return Ok(true);
             }
@@ -173,6 +173,12 @@ impl Search<'_> {
         ];
         // An index in this order cannot be used for an expression, so the index of words is.
         let order = if part.is_rare { "m.time + 0" } else { "m.time" };
+        // The index of words cannot be used for a comparison with true, so the newest messages are
+        // read in their order. There are too few of them for a detour over all matches.
+        let is_match = match part.from {
+            OLDEST => "m.words @@ $14::text::tsquery",
+            _ => "(m.words @@ $14::text::tsquery) IS TRUE",
+        };
         let page = |condition: &str| {
             format!(
                 "(SELECT {COLUMNS} FROM takeback.messages m
@@ -188,7 +194,7 @@ impl Search<'_> {
                 values.push(query);
                 format!(
                     "{} UNION ALL {} ORDER BY time DESC, session DESC, seq DESC LIMIT $9",
-                    page("m.words @@ $14::text::tsquery"),
+                    page(is_match),
                     page("m.words IS NULL"),
                 )
             }
