@@ -1,7 +1,7 @@
 //! `cargo xtask test-acp`: real agents that speak the Agent Client Protocol, a simulated editor,
 //! `takeback acp` between them, and a scripted model.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
@@ -105,7 +105,10 @@ fn play(sandbox: &Sandbox, program: &AcpProgram, has_hooks: bool) -> Result<(), 
     }
     let before = sandbox.snapshot_project()?;
     let mut editor = Editor::start(sandbox, program)?;
-    let session = editor.begin(&sandbox.project(), !has_hooks)?;
+    // Gemini CLI 0.61 fails to create a file if the editor reads files for it, because it does not
+    // understand any editor's error for a missing file.
+    let reads_files = !has_hooks && program.name != "gemini";
+    let session = editor.begin(&sandbox.project(), reads_files, !has_hooks)?;
     editor.prompt(&session, WORK)?;
     if !sandbox.project().join(FILE.0).exists() {
         return Err(format!("the agent did not write {}", FILE.0));
@@ -203,8 +206,13 @@ impl Editor {
     }
 
     /// Begins a session. Returns its id.
-    fn begin(&mut self, project: &Path, writes_files: bool) -> Result<String, Failure> {
-        let files = json!({ "readTextFile": writes_files, "writeTextFile": writes_files });
+    fn begin(
+        &mut self,
+        project: &Path,
+        reads_files: bool,
+        writes_files: bool,
+    ) -> Result<String, Failure> {
+        let files = json!({ "readTextFile": reads_files, "writeTextFile": writes_files });
         let params = json!({
             "protocolVersion": 1, "clientCapabilities": { "fs": files, "terminal": false },
             "clientInfo": { "name": "zed", "version": "1.0.0" },
@@ -260,8 +268,8 @@ impl Editor {
                     let mut response = json!({ "jsonrpc": "2.0", "id": asked_id });
                     match answer {
                         Ok(result) => response["result"] = result,
-                        Err(error) => {
-                            response["error"] = json!({ "code": -32601, "message": error });
+                        Err((code, message)) => {
+                            response["error"] = json!({ "code": code, "message": message });
                         }
                     }
                     self.send(&response)?;
@@ -295,26 +303,39 @@ impl Drop for Editor {
     }
 }
 
+/// The code and the message of an error.
+type AnswerError = (i64, String);
+
+/// Creates the error for a file that cannot be read or written. Agents recognize a missing file by
+/// the code and the words that editors use.
+fn explain_io(error: &io::Error) -> AnswerError {
+    match error.kind() {
+        io::ErrorKind::NotFound => (-32002, "Resource not found".to_owned()),
+        _ => (-32603, error.to_string()),
+    }
+}
+
 /// Carries out an agent's request to its editor.
-fn answer_agent(method: &str, params: &Value) -> Result<Value, String> {
+fn answer_agent(method: &str, params: &Value) -> Result<Value, AnswerError> {
     let path = || params["path"].as_str().unwrap_or_default();
     match method {
         "session/request_permission" => {
             let options = params["options"].as_array().into_iter().flatten();
             let mut allowing = options
                 .filter(|option| option["kind"].as_str().is_some_and(|it| it.starts_with("allow")));
-            let chosen = allowing.next().ok_or("no option allows this call")?;
+            let chosen =
+                allowing.next().ok_or((-32602, "no option allows this call".to_owned()))?;
             Ok(json!({ "outcome": { "outcome": "selected", "optionId": chosen["optionId"] } }))
         }
         "fs/read_text_file" => {
-            let content = std::fs::read_to_string(path()).map_err(|error| error.to_string())?;
+            let content = std::fs::read_to_string(path()).map_err(|error| explain_io(&error))?;
             Ok(json!({ "content": content }))
         }
         "fs/write_text_file" => {
             let content = params["content"].as_str().unwrap_or_default();
-            std::fs::write(path(), content).map_err(|error| error.to_string())?;
+            std::fs::write(path(), content).map_err(|error| explain_io(&error))?;
             Ok(json!({}))
         }
-        _ => Err(format!("unknown method {method}")),
+        _ => Err((-32601, format!("unknown method {method}"))),
     }
 }
