@@ -23,6 +23,9 @@ const NONCE_LENGTH: usize = 24;
 /// Shorter JSON is not compressed.
 const SHORT: usize = 200;
 
+/// The level of compression: higher ones hardly make short records smaller.
+const LEVEL: i32 = 4;
+
 /// The maximum length of a decompressed record.
 const MAX_LENGTH: u64 = 1 << 30;
 
@@ -111,7 +114,8 @@ impl Sealer {
 thread_local! {
     /// A shipment compresses thousands of short records, and creating a compressor takes longer
     /// than compressing one of them.
-    static COMPRESSOR: RefCell<Compressor> = RefCell::new(Compressor::new(CompressionLvl::fastest()));
+    static COMPRESSOR: RefCell<Compressor> =
+        RefCell::new(Compressor::new(CompressionLvl::new(LEVEL).expect("the level exists")));
 }
 
 fn compress(json: &[u8]) -> Vec<u8> {
