@@ -15,6 +15,7 @@ mod doctor;
 mod explain;
 #[cfg(not(fuzzing))]
 mod export;
+#[cfg_attr(not(feature = "fleet"), path = "without_fleet.rs")]
 pub(crate) mod fleet;
 mod fleet_tasks;
 pub(crate) mod fork;

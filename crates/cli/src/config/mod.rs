@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use takeback_base::text::find_similar;
-use takeback_fleet::FleetSettings;
 use takeback_runtime::settings::{ChatSettings, PriceList, Providers};
 use takeback_undo::{Protection, Settings};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, Deserializer, ValueDeserializer};
 
+use crate::commands::fleet::FleetSettings;
 use crate::context::Context;
 use crate::failure::Failure;
 

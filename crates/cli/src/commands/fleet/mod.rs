@@ -5,6 +5,7 @@ mod init;
 mod machines;
 mod objects;
 mod pull;
+mod queries;
 mod resident;
 mod status;
 mod sync;
@@ -14,13 +15,16 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use takeback_fleet::{Fleet, FleetJournal, FleetOptions, FleetSettings};
+use takeback_fleet::{Fleet, FleetJournal, FleetOptions};
 use takeback_ledger::TaskLog;
 
 use crate::config::Config;
 use crate::context::{Context, LOCK_WAIT};
 use crate::failure::Failure;
 
+pub(crate) use takeback_fleet::FleetSettings;
+
+pub(crate) use self::queries::{add_up_usage, list_sessions, search_messages};
 pub(crate) use self::resident::ResidentShipper;
 pub(crate) use self::sync::{find_problem, ship_deletion, sync_quietly};
 
@@ -93,7 +97,7 @@ fn read_settings(context: &Context) -> Result<Option<FleetSettings>, Failure> {
 }
 
 /// Returns the fleet whose database the settings name. Does not connect to the database.
-pub(crate) fn open_fleet(context: &Context) -> Result<Fleet, Failure> {
+fn open_fleet(context: &Context) -> Result<Fleet, Failure> {
     let settings = read_settings(context)?.unwrap_or_default();
     make_fleet(&settings, context)
 }

@@ -5,11 +5,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
-use takeback_fleet::FleetSession;
 use takeback_ledger::{Ledger, ListOptions, SessionSummary, Time};
 
 use super::text::{self, ShortIds};
-use crate::commands::fleet::open_fleet;
+use crate::commands::fleet;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::logs;
@@ -106,9 +105,9 @@ impl<'s> From<&'s SessionSummary> for SessionRow<'s> {
     }
 }
 
-impl<'s> From<&'s FleetSession> for SessionRow<'s> {
-    fn from(session: &'s FleetSession) -> SessionRow<'s> {
-        SessionRow { machine: Some(&session.machine), ..SessionRow::from(&session.summary) }
+impl<'s> From<&'s (String, SessionSummary)> for SessionRow<'s> {
+    fn from((machine, summary): &'s (String, SessionSummary)) -> SessionRow<'s> {
+        SessionRow { machine: Some(machine), ..SessionRow::from(summary) }
     }
 }
 
@@ -127,7 +126,7 @@ pub(super) fn run(arguments: &ListArguments, context: &Context) -> Result<ExitCo
 }
 
 fn run_in_fleet(arguments: &ListArguments, context: &Context) -> Result<ExitCode, Failure> {
-    let found = open_fleet(context)?.sessions(&arguments.options(context))?;
+    let found = fleet::list_sessions(&arguments.options(context), context)?;
     let limit = arguments.limit();
     let sessions = found.iter().take(limit).map(SessionRow::from).collect();
     let list = SessionList { sessions, is_complete: found.len() <= limit };

@@ -7,13 +7,12 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde::Serialize;
-use takeback_fleet::FleetHit;
 use takeback_ledger::{Ledger, SearchHit, SearchOptions, Time};
 
 use super::list::resolve_workspace;
 use super::text::{self, ShortIds};
 use super::when;
-use crate::commands::fleet::open_fleet;
+use crate::commands::fleet;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::logs;
@@ -142,10 +141,14 @@ fn run_in_fleet(arguments: &Arguments, context: &Context) -> Result<ExitCode, Fa
     let query = arguments.query.join(" ");
     let start = Instant::now();
     let is_over = || start.elapsed() > TIME_LIMIT;
-    let found = open_fleet(context)?.search(&query, &arguments.options(), &is_over)?;
+    let (found, machines) =
+        fleet::search_messages(&query, &arguments.options(), &is_over, context)?;
     drop(progress);
-    let view_hit = |found: FleetHit| HitView { machine: Some(found.machine), ..found.hit.into() };
-    let results = found.hits.into_iter().map(view_hit).collect();
+    let results = machines
+        .into_iter()
+        .zip(found.results)
+        .map(|(machine, hit)| HitView { machine: Some(machine), ..hit.into() })
+        .collect();
     let (total, more, stopped) = (found.total, found.more, found.stopped);
     let view = SearchView { query, results, total, more, stopped };
     if !output::answers_json(&view, context) {

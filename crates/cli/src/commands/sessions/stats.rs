@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use takeback_ledger::{Ledger, Time, UsageBy, UsageTotal};
 
 use super::text;
-use crate::commands::fleet::open_fleet;
+use crate::commands::fleet;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::logs;
@@ -96,7 +96,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
 fn run_in_fleet(by: StatsBy, context: &Context) -> Result<ExitCode, Failure> {
     let prices = context.prices();
     let price = |model: &str, tokens| prices.cost(model, tokens);
-    let totals = open_fleet(context)?.usage_by(by.into(), &local_day, &price)?;
+    let totals = fleet::add_up_usage(by.into(), &local_day, &price, context)?;
     let view = StatsView { by, totals, sessions: Vec::new() };
     if !output::answers_json(&view, context) {
         print_totals(&view, None)?;

@@ -1,9 +1,11 @@
 //! Converts the errors of the other crates into failures, and adds hints.
 
 mod checkpoints;
+#[cfg(feature = "fleet")]
 mod fleet;
 mod fork;
 mod ledger;
+#[cfg(feature = "fleet")]
 mod objects;
 mod provider;
 mod rollback;

@@ -109,10 +109,10 @@ impl RemoteBucket {
         loop {
             attempt += 1;
             let failure = match self.run_once(operation, content) {
-                Ok(answer) if answer.status < 500 && !matches!(answer.status, 408 | 429) => {
-                    return Ok(answer);
+                Ok(answer) if self.is_temporary(answer.status) => {
+                    self.explain(operation, answer).1
                 }
-                Ok(answer) => self.explain(operation, answer).1,
+                Ok(answer) => return Ok(answer),
                 Err(error @ ObjectsError::Unreachable { .. }) => error,
                 Err(error) => return Err(error),
             };
@@ -121,6 +121,10 @@ impl RemoteBucket {
             }
             std::thread::sleep(Duration::from_millis(100 << attempt));
         }
+    }
+
+    fn is_temporary(&self, status: u16) -> bool {
+        status >= 500 || matches!(status, 408 | 429) || self.protocol.is_temporary(status)
     }
 
     fn run_once(

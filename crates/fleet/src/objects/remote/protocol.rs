@@ -37,6 +37,12 @@ pub(in crate::objects) trait Protocol: Send + Sync {
         error: Option<&ErrorBody>,
     ) -> Option<ErrorMeaning>;
 
+    /// True if the same request can succeed a moment later, apart from the statuses that mean this
+    /// in every protocol.
+    fn is_temporary(&self, _status: u16) -> bool {
+        false
+    }
+
     /// True if the answer for an object that does not exist can also mean that there is no bucket.
     fn confuses_missing(&self) -> bool {
         false

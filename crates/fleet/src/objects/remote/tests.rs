@@ -156,6 +156,20 @@ fn an_overloaded_server_is_asked_again() {
 }
 
 #[test]
+fn a_creation_that_conflicts_with_another_request_is_tried_again() {
+    let conflict = || answer(409, &xml_error("ConditionalRequestConflict"));
+    let create = |answers| bucket(Provider::S3, answers).create("a", &Content::Bytes(b"x"));
+    assert!(create(vec![conflict(), conflict(), answer(200, "")]).unwrap());
+    assert!(!create(vec![conflict(), answer(412, &xml_error("PreconditionFailed"))]).unwrap());
+    let refused = create((0..ATTEMPTS).map(|_| conflict()).collect());
+    assert!(matches!(refused, Err(ObjectsError::Server { .. })), "{refused:?}");
+
+    // In Azure's protocol, the same status means that the object exists.
+    let exists = vec![answer(409, &xml_error("BlobAlreadyExists"))];
+    assert!(!bucket(Provider::Azure, exists).create("a", &Content::Bytes(b"x")).unwrap());
+}
+
+#[test]
 fn a_listing_with_other_keys_is_refused() {
     let listing = "<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Key>q/1</Key>\
         <LastModified>2026-11-19T04:23:50.000Z</LastModified><Size>7</Size></Contents>\

@@ -126,6 +126,11 @@ impl Protocol for S3 {
         parse_error(body)
     }
 
+    /// A creation is refused with 409 while another request for the same key is being carried out.
+    fn is_temporary(&self, status: u16) -> bool {
+        status == 409
+    }
+
     fn find_meaning(
         &self,
         _operation: &Operation<'_>,
