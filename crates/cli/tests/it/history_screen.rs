@@ -69,7 +69,6 @@ fn the_screen_ends_when_its_terminal_is_closed() {
 fn the_screen_fits_narrow_and_wide_terminals() {
     let session = worked();
     let Some(terminal) = start(&session, 80, 14) else { return };
-    let screen = terminal.wait_for("effects that stay");
     let expected = "
  ~/project                                                        2 checkpoints
  Today
@@ -86,10 +85,9 @@ fn the_screen_fits_narrow_and_wide_terminals() {
  ⚠ effects that stay: publish
  Enter roll back  u undo, keep mine  → open  Space files  ? help  q quit
 ";
-    assert_eq!(lines(&screen), expected[1..], "\n{screen}");
+    terminal.wait_until(expected, |screen| lines(screen) == expected[1..]);
     drop(terminal);
     let terminal = start(&session, 100, 14).unwrap();
-    let screen = terminal.wait_for("CHANGES.md");
     let expected = "
  ~/project                                                                            2 checkpoints
  Today                                            │ Files 1  Diff  Conversation  Effects 1  Coverage
@@ -106,7 +104,7 @@ fn the_screen_fits_narrow_and_wide_terminals() {
  ⚠ effects that stay: publish
  Enter roll back  u undo, keep mine  → open  Space files  / filter  d diff  ? help  q quit
 ";
-    assert_eq!(lines(&screen), expected[1..], "\n{screen}");
+    terminal.wait_until(expected, |screen| lines(screen) == expected[1..]);
 }
 
 #[test]
