@@ -59,8 +59,8 @@ class PendingRequest {
 /**
  * Starts `takeback rpc`, and restarts it for the next request if it has ended.
  *
- * Each request is sent at most once, after the one before it has been answered. So a request that
- * times out while it waits for others has not been sent, and never will be.
+ * Each request is sent at most once, after the previous request has been answered. So a request
+ * that times out while it waits for others has not been sent, and never will be.
  */
 export class Connection {
   readonly #options: StartOptions;

@@ -229,7 +229,7 @@ export abstract class MethodCalls {
     return this.call("threads.copy", params);
   }
 
-  /** Deletes all states except the latest of each namespace and those that these need. */
+  /** Deletes all states except the latest one of each namespace and the states that it needs. */
   threadsPrune(params: Params<"threads.prune">): Promise<Result<"threads.prune">> {
     return this.call("threads.prune", params);
   }

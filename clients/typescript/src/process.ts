@@ -70,7 +70,7 @@ export class ServerProcess {
         resolve();
       });
     });
-    // The end of the output follows, and says more about the cause.
+    // Ignore this error: the process has ended, and its exit says more about the cause.
     this.#child.stdin.on("error", () => {});
     this.#child.stdout.on("data", (chunk: Buffer) => this.#read(chunk));
     this.#child.stdout.on("error", () => {});

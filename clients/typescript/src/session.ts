@@ -14,7 +14,7 @@ export interface ToolCall {
   outcome?: string;
 }
 
-/** A session of your agent, made by `takeback.session`. Disposing of it reports its end. */
+/** A session of your agent, from `takeback.session`. Disposing of the session reports its end. */
 export class AgentSession {
   readonly #takeback: Takeback;
   readonly #who: { agent: string; session: Name };

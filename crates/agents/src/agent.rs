@@ -15,8 +15,8 @@ pub struct Agent {
     /// The name of the product, as it is usually written.
     pub title: &'static str,
     /// The names by which the agent's program for the Agent Client Protocol introduces itself, and
-    /// the names of the packages that contain the program. The ids of its sessions are the same as
-    /// in the agent's hooks and logs.
+    /// the names of the packages that contain the program. The program uses the same session ids as
+    /// the agent's hooks and logs.
     pub acp_names: &'static [&'static str],
     /// True if this row was checked against the real program, not just against its documentation.
     pub proven: bool,

@@ -157,7 +157,8 @@ mod tests {
     #[test]
     fn no_notice_is_printed_where_it_would_do_harm() {
         for agent in AGENTS {
-            // Claude Code would call its model again, up to nine times.
+            // After output from one of these events, Claude Code would call its model again, up to
+            // nine times.
             for event in ["Stop", "SubagentStop", "agentStop", "AfterAgent", "TaskComplete"] {
                 assert_eq!(agent.notice_output(event, "hi"), None, "{}", agent.name);
             }

@@ -243,7 +243,7 @@ pub fn if_exists<T>(result: io::Result<T>) -> io::Result<Option<T>> {
 }
 
 /// Removes everything in a directory of temporary files. The caller must ensure that no process is
-/// using them.
+/// using these files.
 pub fn sweep_directory(directory: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;

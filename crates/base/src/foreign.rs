@@ -20,7 +20,7 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
 /// Opens a regular file for reading. Fails if the path itself is a link. Returns `None` if there is
 /// no file.
 pub fn open_unlinked(path: &Path) -> io::Result<Option<File>> {
-    // A check before the open would miss a link that takes the place of the file in between.
+    // A separate check before opening would miss a link that replaces the file in the meantime.
     match open_with(path, OFlags::NOFOLLOW) {
         Ok((file, _)) => Ok(Some(file)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

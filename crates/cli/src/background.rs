@@ -44,7 +44,7 @@ pub(crate) fn spawn_takeback<S: AsRef<OsStr>>(
         command.arg("--profile").arg(profile);
     }
     command.arg("--end-after").arg(LONGEST_LIFE.as_secs().to_string()).args(arguments);
-    // If its current directory were in the workspace, the workspace could not be unmounted.
+    // If the new process ran in the workspace, the workspace could not be unmounted.
     command.current_dir("/").stdout(Stdio::null()).stderr(Stdio::null());
     command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
     let mut child = command.spawn()?;

@@ -121,8 +121,8 @@ pub(crate) enum Caller {
     Agent,
 }
 
-/// Refuses a home that other users can write to, because they could plant states in it that a
-/// rollback would restore.
+/// Refuses a home that belongs to another user, or that other users can write to: they could plant
+/// states in it that a rollback would restore.
 fn check_home(home: &Path) -> Result<(), Failure> {
     let Ok(found) = fs::metadata(home) else { return Ok(()) };
     let user = geteuid();

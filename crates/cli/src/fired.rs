@@ -1,4 +1,4 @@
-//! The time at which one of an agent's hooks last ran, kept as the modification time of an empty
+//! Records the time at which one of an agent's hooks last ran, as the modification time of an empty
 //! file.
 
 use std::fs::{self, DirBuilder, File};

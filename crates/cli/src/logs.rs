@@ -43,8 +43,8 @@ pub(crate) fn catch_up_session(
     }
     let mut ledger = context.ledger()?;
     import_logs(format, &logs, &mut ledger, context)?;
-    // If a log does not exist yet, a later command will read it, because the log now has a
-    // bookmark.
+    // Do not wait for logs that do not exist yet: they now have bookmarks, so a later command will
+    // read them.
     if logs.iter().any(|log| log.path.exists()) {
         thread::sleep(LAST_WORDS);
         import_logs(format, &find_logs(), &mut ledger, context)?;
@@ -58,7 +58,8 @@ fn import_logs(
     ledger: &mut Ledger,
     context: &Context,
 ) -> Result<(), Failure> {
-    // A prompt that is waiting in the spool belongs before the log's entries.
+    // Import the spool first, because a prompt that is waiting there belongs before the log's
+    // entries.
     if !ledger.catch_up()? {
         return Ok(());
     }

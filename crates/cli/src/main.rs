@@ -81,7 +81,7 @@ fn main() -> ExitCode {
     finish(code)
 }
 
-/// Ends all output, and returns the exit code.
+/// Writes the remaining output, and returns the exit code.
 fn finish(code: ExitCode) -> ExitCode {
     match output::finish() {
         Ok(()) => code,

@@ -103,8 +103,8 @@ pub(crate) fn open(context: &Context) -> Option<(Arc<Opened>, Vec<String>)> {
     opened.settings().enabled.then_some((opened, failures))
 }
 
-/// Returns the workspace that contains a directory. The list of that workspace shows the failures
-/// in the directory.
+/// Returns the workspace that contains a directory. The list of that workspace's checkpoints also
+/// shows the failures in the directory.
 pub(crate) fn workspace_of(opened: &Opened, directory: &Path) -> PathBuf {
     opened.find_root(directory).unwrap_or_else(|_| directory.to_owned())
 }
@@ -225,7 +225,8 @@ impl PendingReport {
         }
     }
 
-    /// Waits for a report that is taking too long. Returns `None` if its thread panicked.
+    /// Waits until a report that is taking too long has been handled. Returns `None` if its thread
+    /// panicked.
     pub(crate) fn wait_longer(&self) -> Option<Handled> {
         let handled = self.handled.recv().ok()?;
         self.withdraw_missed(&handled);

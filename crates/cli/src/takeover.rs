@@ -88,7 +88,7 @@ impl Takeover {
 
     /// Removes the directory. From now on, hooks report everything.
     pub(crate) fn end(&self) {
-        // If this fails, the next proxy removes it.
+        // If this fails, the next proxy removes the directory.
         let _ = fs::remove_dir_all(&self.directory);
     }
 
@@ -138,7 +138,7 @@ pub(crate) fn join_session(directory: Option<&Path>, report: &mut Report) -> Hoo
     // The agent's names for turns are unknown to the proxy.
     report.turn = None;
     let call = match &report.event {
-        // A call without a name still shows that hooks report calls.
+        // A call without an id still shows that hooks report calls.
         ReportedEvent::BeforeTool(call) | ReportedEvent::AfterTool { call, .. } => {
             Some(call.id.as_deref().unwrap_or_default())
         }

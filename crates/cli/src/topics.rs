@@ -1,4 +1,4 @@
-//! `takeback help TOPIC`: the sections of the book's chapter about concepts.
+//! `takeback help TOPIC`: shows a section of the book's chapter about concepts.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,4 @@
-//! Writing a batch to the database. One statement per kind writes all rows of that kind in the
-//! batch.
+//! Writing a batch to the database. All rows of one kind are written with one statement.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -93,8 +92,8 @@ pub(crate) fn column_id(id: &str) -> Cow<'_, str> {
     Cow::Owned(format!("sha256:{}", hex::encode(&Sha256::digest(id.as_bytes()))))
 }
 
-/// Returns text as a column can hold it. PostgreSQL cannot store NUL, so NUL is replaced here; the
-/// encoded record keeps it.
+/// Returns text in a form that a column can hold. PostgreSQL cannot store NUL, so NUL is replaced
+/// here; the encoded record keeps it.
 fn column_text(text: &str) -> String {
     text.replace('\0', "\u{2400}")
 }

@@ -13,11 +13,11 @@ use crate::{FleetError, schema};
 /// The time limit for connecting, unless the address sets another one.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 
-/// The time after which a connection counts as cut off if the other side is silent.
+/// The time after which a connection is considered lost if the other side is silent.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// Limits for each statement, and for a transaction whose client is silent, for example because its
-/// machine is asleep.
+/// Time limits for each statement, and for a transaction whose client is silent, for example
+/// because its machine is asleep.
 ///
 /// Just-in-time compilation is off, because compiling a search takes ten times as long as the
 /// search itself.
@@ -68,7 +68,8 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Connects, and checks that the schema has the version that this program knows.
+    /// Connects to a fleet's database. Fails if the database holds no fleet, or if its schema does
+    /// not have the version that this program knows.
     pub(crate) fn open_fleet(address: &str) -> Result<(Connection, schema::FleetRow), FleetError> {
         let mut connection = Connection::open(address)?;
         let fleet = schema::read_fleet(&mut connection)?;
@@ -81,7 +82,7 @@ impl Connection {
         }
     }
 
-    /// Runs statements, and classifies an error.
+    /// Runs statements. If they fail, classifies the error.
     pub(crate) fn run<T>(
         &mut self,
         statements: impl FnOnce(&mut Client) -> Result<T, postgres::Error>,

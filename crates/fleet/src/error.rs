@@ -78,7 +78,8 @@ impl FleetError {
             return FleetError::Certificate { target, problem, source };
         }
         let Some(code) = source.code().cloned() else {
-            // Any other error without a code comes from the connection.
+            // An error without a code comes from the connection, unless a value has an unexpected
+            // type.
             let is_of_value = |cause: &(dyn Error + 'static)| cause.is::<WrongType>();
             return match source.source().is_some_and(is_of_value) {
                 true => FleetError::Database { target, source },

@@ -37,7 +37,7 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// Creates the value, without connecting to the database.
+    /// Creates a `Fleet` without connecting to the database.
     pub fn new(options: FleetOptions<'_>) -> Result<Fleet, FleetError> {
         let FleetOptions { home, settings, host_name, version, lock_wait } = options;
         let address = settings.postgres.clone().ok_or(FleetError::NotConfigured)?;

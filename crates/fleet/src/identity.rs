@@ -67,7 +67,7 @@ impl Files {
         Files { directory: home.join("fleet") }
     }
 
-    /// Returns the path of a file in the directory, which is created if it is missing.
+    /// Returns the path of a file in the directory. Creates the directory if it is missing.
     pub(crate) fn path_in_new(&self, name: &str) -> Result<PathBuf, FleetError> {
         let path = self.path(name);
         match durable::create_directory(&self.directory) {

@@ -46,7 +46,8 @@ impl Fleet {
             schema::check_version(found_version)?;
         }
         let (identity, key) = self.prepare(found.as_ref(), &connection, options)?;
-        // The files come first: a fleet whose key is lost could not be joined.
+        // The files are written before the fleet is created: without its key, no other machine
+        // could join it.
         key.iter().try_for_each(|key| self.files.write_key(key))?;
         self.files.write_identity(&identity)?;
         let target = connection.target.clone();

@@ -1,8 +1,8 @@
-//! The journal of tasks in the fleet's database, and the leases that count for all machines.
+//! The journal of tasks in the fleet's database, and leases that are valid on all machines.
 //!
-//! A record is written by one statement, which adds the record and moves the task's position, but
-//! only if the epoch is still the one under which the lease was taken. If another machine has taken
-//! over the lease, the statement changes no row.
+//! One statement writes a record: it adds the record and advances the task's position, but only if
+//! the task still has the epoch of the writer's lease. If another machine has taken over the lease,
+//! the statement changes no row.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -25,7 +25,7 @@ struct Shared {
     sealer: Sealer,
     lease: Duration,
     session: Mutex<Option<Session>>,
-    /// The epochs of the leases that are renewed, by task.
+    /// The leases that this process renews: the ids of the tasks, and the epochs.
     held: Mutex<BTreeMap<String, i64>>,
     /// Wakes the thread that renews the leases, because `held` has changed.
     changed: Condvar,
@@ -49,7 +49,7 @@ struct TaskNote {
 }
 
 impl FleetJournal {
-    /// Creates the value, without connecting to the database.
+    /// Creates a journal without connecting to the database.
     pub fn new(fleet: Fleet) -> Result<FleetJournal, FleetError> {
         let shared = Arc::new(Shared {
             sealer: fleet.sealer()?,
@@ -162,7 +162,7 @@ fn renew_leases(shared: &Weak<Shared>) {
             continue;
         }
         let seconds = shared.lease.as_secs_f64();
-        // If this fails, the next write notices.
+        // An error is ignored: if the lease is lost, the next write notices.
         let _ = shared.run(|session| {
             session.connection.run(|client| client.execute(RENEW, &[&tasks, &epochs, &seconds]))
         });
@@ -289,7 +289,7 @@ impl TaskLog for FleetJournal {
     fn release(&self, lease: &LogLease) {
         lock(&self.0.held).remove(&lease.task);
         let sql = "UPDATE takeback.tasks SET expires_at = NULL WHERE id = $1 AND epoch = $2";
-        // If this fails, the lease ends by itself.
+        // If this fails, the lease expires on its own.
         let _ = self.0.run(|session| {
             session.connection.run(|client| client.execute(sql, &[&lease.task, &lease.epoch]))
         });
@@ -357,8 +357,8 @@ impl FleetJournal {
     }
 }
 
-/// Returns the columns of a record: true for a base, the number and epoch of the last entry, the
-/// task's new state, and the part for the list.
+/// Returns the columns that describe a record: whether the record is a base, the number and epoch
+/// of the last entry, the task's new state, and the part of the task that a list shows.
 fn describe_record(
     lease: &LogLease,
     record: &LogRecord,

@@ -20,10 +20,10 @@ const SEALED: u8 = 2;
 
 const NONCE_LENGTH: usize = 24;
 
-/// Shorter JSON is not compressed.
+/// The length in bytes below which JSON is not compressed.
 const SHORT: usize = 200;
 
-/// The level of compression: higher ones hardly make short records smaller.
+/// The level of compression. Higher levels hardly make short records smaller.
 const LEVEL: i32 = 4;
 
 /// The maximum length of a decompressed record.
@@ -35,7 +35,7 @@ pub(crate) struct Place<'a> {
     pub(crate) machine: &'a str,
     pub(crate) session: &'a str,
     pub(crate) table: &'static str,
-    /// The row's numbers in its session, or 0.
+    /// The numbers that identify the row in its session. A number that is not needed is 0.
     pub(crate) row: (i64, i64),
 }
 
@@ -112,15 +112,16 @@ impl Sealer {
 }
 
 thread_local! {
-    /// A shipment compresses thousands of short records, and creating a compressor takes longer
-    /// than compressing one of them.
+    /// The compressor is kept, because a shipment compresses thousands of short records, and
+    /// creating a compressor takes longer than compressing one of them.
     static COMPRESSOR: RefCell<Compressor> =
         RefCell::new(Compressor::new(CompressionLvl::new(LEVEL).expect("the level exists")));
 }
 
 fn compress(json: &[u8]) -> Vec<u8> {
     if json.len() >= SHORT {
-        // A result that would be longer than the JSON does not fit.
+        // If the result would be longer than the JSON, it does not fit into this buffer, and
+        // compression fails.
         let mut compressed = vec![COMPRESSED; json.len()];
         let length = COMPRESSOR
             .with_borrow_mut(|compressor| compressor.zlib_compress(json, &mut compressed[1..]));

@@ -15,7 +15,7 @@ use crate::seal::{Place, Sealer};
 use crate::{Fleet, FleetError};
 
 /// The number of messages that are read first. Each further page is larger, up to a limit, because
-/// the database looks up the query again for each of them.
+/// the database looks up the query again for each page.
 const FIRST_PAGE: i64 = 200;
 const LARGEST_PAGE: i64 = 6_400;
 
@@ -49,13 +49,14 @@ type Position = (i64, i64, i64);
 const NEWEST: Position = (i64::MAX, i64::MAX, i64::MAX);
 const OLDEST: Position = (i64::MIN, i64::MIN, i64::MIN);
 
-/// The messages that remain to be searched.
+/// A range of messages that remain to be searched.
 struct Part {
-    /// The position that all of them come before.
+    /// All of these messages come before this position.
     before: Position,
-    /// The position of the oldest one.
+    /// The position of the oldest message.
     from: Position,
-    /// True if few of them match, as far as can be told from those that were searched before.
+    /// True if few of these messages are likely to match, judging by the messages that were
+    /// searched before.
     is_rare: bool,
 }
 
@@ -89,7 +90,7 @@ struct Search<'o> {
     connection: Connection,
     sealer: Sealer,
     options: &'o SearchOptions,
-    /// The directories of sessions that are encrypted, by the keys of the sessions.
+    /// The decrypted directories of sessions, by the keys of the sessions.
     workspaces: HashMap<i64, Option<String>>,
 }
 
@@ -102,9 +103,9 @@ impl Search<'_> {
         is_over: &dyn Fn() -> bool,
     ) -> Result<bool, FleetError> {
         let index_query = collector.index_query().map(|query| to_tsquery(&query));
-        // The database cannot tell how often words occur together, and searches all messages in
-        // order for a rare combination that it takes for a frequent one. So the newest messages
-        // are searched first: they show whether the query is rare.
+        // The database does not know how often words occur together. If it mistakes a rare
+        // combination for a frequent one, it searches all messages in order. So the newest messages
+        // are searched first: they show whether matches are rare.
         let from = match index_query {
             Some(_) => self.find_recent()?,
             None => OLDEST,
@@ -171,10 +172,12 @@ impl Search<'_> {
             &part.from.1,
             &part.from.2,
         ];
-        // An index in this order cannot be used for an expression, so the index of words is.
+        // The database cannot use the index by time to sort by an expression, so for a rare query
+        // it uses the index of words.
         let order = if part.is_rare { "m.time + 0" } else { "m.time" };
-        // The index of words cannot be used for a comparison with true, so the newest messages are
-        // read in their order. There are too few of them for a detour over all matches.
+        // With `IS TRUE`, the database cannot use the index of words, so it reads the newest
+        // messages in order. They are so few that this is faster than looking up the matches among
+        // all messages.
         let is_match = match part.from {
             OLDEST => "m.words @@ $14::text::tsquery",
             _ => "(m.words @@ $14::text::tsquery) IS TRUE",
@@ -202,8 +205,8 @@ impl Search<'_> {
         self.connection.run(|client| client.query(&sql, &values))
     }
 
-    /// True if the message's session worked in the directory that the user asks for. If the
-    /// directory is encrypted, the database cannot compare it.
+    /// True if the message's session worked in the directory that the user asks for. The directory
+    /// is compared here only if it is encrypted, because otherwise the database has compared it.
     fn is_in_workspace(&mut self, row: &Row) -> Result<bool, FleetError> {
         let wanted = &self.options.workspace;
         if wanted.is_none() || row.get::<_, Option<&str>>("workspace").is_some() {
@@ -291,9 +294,9 @@ impl Search<'_> {
 
 const COLUMNS: &str = "m.time, m.session, m.seq, m.record, s.id, s.workspace, h.id AS machine";
 
-/// Selects messages by the options of the search, just as the ledger's own search does. A message
-/// that a fork has in common with its parent is found only in the parent, unless it has been taken
-/// back there.
+/// Selects messages by the options of the search, as the ledger's own search does. A message that a
+/// fork has in common with its parent is found only in the parent, unless it has been taken back
+/// there.
 const FILTER: &str = "
     (m.time, m.session, m.seq) < ($1, $2, $3) AND (m.time, m.session, m.seq) >= ($11, $12, $13)
     AND ($4 OR NOT m.undone) AND m.time >= $5

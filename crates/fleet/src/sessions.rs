@@ -47,7 +47,8 @@ impl Fleet {
             for row in &rows {
                 before = (row.get("last_activity"), row.get("key"));
                 let session = read_summary(row, &sealer)?;
-                // If the directory is encrypted, the database cannot compare it.
+                // The database cannot compare an encrypted directory, so directories are compared
+                // here as well.
                 let workspace = &session.summary.session.workspace;
                 if options.workspace.is_none() || *workspace == options.workspace {
                     found.push(session);

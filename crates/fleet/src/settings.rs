@@ -108,12 +108,12 @@ fn parse_objects<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<St
 /// The address of a database.
 pub(crate) struct Address {
     pub(crate) config: postgres::Config,
-    /// The file with the certificates of the authorities that the server's certificate may come
-    /// from; by default, those that the system trusts.
+    /// The file with the certificates of the authorities that may have issued the server's
+    /// certificate; `None` for the authorities that the system trusts.
     pub(crate) root_certificates: Option<PathBuf>,
 }
 
-/// Parses a database's address. The problem does not repeat the address, which may contain a
+/// Parses a database's address. The error does not repeat the address, which may contain a
 /// password.
 pub(crate) fn parse_address(address: &str) -> Result<Address, String> {
     if !address.starts_with("postgres://") && !address.starts_with("postgresql://") {
@@ -149,7 +149,7 @@ fn take_own_parameters(address: &str) -> (String, Option<PathBuf>) {
     (format!("{start}{mark}{}", kept.join("&")), root_certificates)
 }
 
-/// Decodes a path in an address: `%2F` stands for a slash.
+/// Decodes a percent-encoded path in an address, in which `%2F` is a slash.
 fn decode_path(text: &str) -> PathBuf {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();

@@ -15,7 +15,7 @@ pub struct Shipper {
 }
 
 impl Shipper {
-    /// Creates the value, without connecting to the database.
+    /// Creates a shipper without connecting to the database.
     pub fn new(fleet: Fleet) -> Shipper {
         Shipper { fleet, open: None }
     }

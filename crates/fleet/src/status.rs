@@ -116,7 +116,7 @@ impl Fleet {
 
 const LAST_SYNC: &str = "last_sync.json";
 
-/// Reads the file about the last attempts. A damaged file counts as missing.
+/// Reads the file about the last attempts. A damaged file is treated as missing.
 fn read_last_sync(files: &Files) -> Result<LastSync, FleetError> {
     let text = files.read(LAST_SYNC)?.unwrap_or_default();
     Ok(serde_json::from_str(&text).unwrap_or_default())

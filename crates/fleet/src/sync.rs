@@ -63,8 +63,8 @@ impl<E: Into<FleetError>> From<E> for BatchError {
 
 impl Fleet {
     /// Ships everything that has changed since the last time. `progress` is called with the number
-    /// of rows that have arrived. Fails with [`FleetError::Busy`] if another process is still
-    /// shipping when the time to wait is up.
+    /// of rows that have arrived. Fails with [`FleetError::Busy`] if another process does not
+    /// finish shipping in time.
     pub fn sync(
         &self,
         ledger: &mut Ledger,

@@ -17,14 +17,14 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream as RustlsStream;
 
-/// Makes encrypted connections. The server's certificate must be valid for its name.
+/// Makes encrypted connections. The server's certificate must be valid for the server's name.
 #[derive(Clone)]
 pub(crate) struct Rustls {
     config: Arc<ClientConfig>,
 }
 
 impl Rustls {
-    /// Loads the certificates in this file, or those that the system trusts.
+    /// Loads the certificates in the file, or those that the system trusts if there is no file.
     pub(crate) fn new(file: Option<&Path>) -> io::Result<Rustls> {
         let mut roots = RootCertStore::empty();
         let certificates = match file {
@@ -49,7 +49,7 @@ fn read_certificates(file: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
     let found = CertificateDer::pem_file_iter(file).map_err(|error| named(&error))?;
     let found = found.collect::<Result<Vec<_>, _>>().map_err(|error| named(&error))?;
     match found.is_empty() {
-        true => Err(named(&"it contains no certificate")),
+        true => Err(named(&"the file contains no certificate")),
         false => Ok(found),
     }
 }

@@ -16,7 +16,8 @@ use crate::{CallId, Ledger, LedgerError, Turn};
 /// looked up.
 pub struct CallTurns<'l> {
     ledger: &'l Ledger,
-    /// The turns of the calls that a session's messages name, by the session's key.
+    /// For each session that was searched, by its key: the turns of the calls that its messages
+    /// name.
     naming: HashMap<i64, NamingTurns>,
 }
 

@@ -137,7 +137,7 @@ impl Ledger {
     }
 }
 
-/// Returns the events, with their secrets masked if necessary.
+/// Returns the events. If `redact` is true, masks the secrets in them.
 pub(crate) fn mask_if(redact: bool, events: &[Event]) -> Cow<'_, [Event]> {
     match redact {
         true => Cow::Owned(events.iter().map(Event::to_masked).collect()),

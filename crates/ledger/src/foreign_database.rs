@@ -1,8 +1,8 @@
 //! Other programs' databases. They may be damaged, or designed to exhaust memory or time.
 //!
-//! Only the plain columns of real tables are read, and no views, virtual tables or generated
-//! columns, so nothing in the database is executed. Even so, reading may never end, because a
-//! b-tree can contain itself. Therefore the number of steps is limited according to the size of the
+//! Only the plain columns of real tables are read. Views, virtual tables and generated columns are
+//! not, so nothing in the database is executed. Even so, reading may never end, because a b-tree
+//! can contain itself. Therefore the number of steps is limited according to the size of the
 //! database.
 
 use std::ffi::OsString;

@@ -1,6 +1,6 @@
--- The tables since version 2; schema_tasks.sql has those that version 4 added. Times are milliseconds
--- since 1970. Columns that are often read by themselves come first, so that reading them does not
--- touch long text on overflow pages.
+-- The tables that have existed since version 2. schema_tasks.sql and schema_threads.sql have the
+-- tables that later versions added. Times are milliseconds since 1970. Columns that are often read
+-- by themselves come first, so that reading them does not touch long text on overflow pages.
 
 CREATE TABLE sessions (
     key                INTEGER PRIMARY KEY,
@@ -184,7 +184,7 @@ CREATE TABLE spooled (
     id TEXT PRIMARY KEY NOT NULL
 );
 
--- The agents' own ids of log entries that were taken in, so that none is taken in twice.
+-- The agents' own ids of log entries that were imported, so that no entry is imported twice.
 CREATE TABLE origins (
     id      INTEGER PRIMARY KEY,
     session INTEGER NOT NULL,
@@ -208,7 +208,8 @@ CREATE TABLE bookmarks (
 CREATE UNIQUE INDEX bookmarks_identity ON bookmarks (log);
 CREATE INDEX bookmarks_recent ON bookmarks (read_at);
 
--- The search index: words of messages, without text. Its results are checked against the messages.
+-- The search index: the tokens of messages, without the text. Its results are checked against the
+-- messages.
 CREATE VIRTUAL TABLE words USING fts5 (
     tokens, content = '', columnsize = 0, detail = none, tokenize = 'ascii'
 );

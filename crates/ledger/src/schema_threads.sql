@@ -1,4 +1,5 @@
--- Added in version 6: the threads of apps that keep the state of their graph here, such as LangGraph's.
+-- Added in version 6: the threads of apps that keep the state of their graph here, such as
+-- LangGraph programs.
 
 -- A state of a thread. LangGraph calls it a checkpoint.
 CREATE TABLE thread_states (

@@ -286,7 +286,8 @@ impl UsageTotal {
                 (None, None) => is_complete &= !is_used,
             }
         }
-        // The session's own estimate may be known even if that of one of its models is not.
+        // The session's own estimate may be known even if the estimate for one of its models is
+        // not.
         let known = whole.and_then(|whole| whole.estimated).filter(|_| !is_complete);
         self.estimated_cost_usd += estimated.max(known.unwrap_or(0.0));
         self.unpriced_sessions += usize::from(!is_complete && known.is_none());

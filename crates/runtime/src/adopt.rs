@@ -28,9 +28,9 @@ pub struct AdoptOptions<'a> {
 /// A task that this machine can now continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdoptedTask {
-    /// The machine that made the last step, unless it was this one.
+    /// The machine that made the last step; `None` if it was this machine.
     pub from: Option<String>,
-    /// The session with the steps that only this machine had made, if there were any.
+    /// The session that keeps the steps that only this machine had, if there were any.
     pub kept: Option<String>,
 }
 
@@ -42,8 +42,9 @@ pub fn list_shared_tasks(agent: &Agent) -> Result<Option<Vec<LoggedTask>>, TaskE
 }
 
 /// Copies a task from the shared journal into the ledger of this machine, so that
-/// [`crate::Task::resume_task`] continues it. Fails while another machine is working on the task,
-/// and if the files in the directory differ from those in the task's last checkpoint.
+/// [`crate::Task::resume_task`] continues it. Fails if another machine is working on the task. Also
+/// fails if the files in the directory differ from those in the task's last checkpoint, unless
+/// `options.accepts_files` is true.
 pub fn adopt_task(
     agent: &Agent,
     id: &str,
@@ -122,8 +123,9 @@ impl Adoption<'_> {
         (self.lease.seq, self.lease.entry_epoch)
     }
 
-    /// Returns the directory to work in. Fails unless its files are those of the task's last
-    /// checkpoint. The files as they are now are kept in a checkpoint.
+    /// Takes a checkpoint of the directory to work in, and returns the directory's path. Fails if
+    /// the files differ from those in the task's last checkpoint, unless `options.accepts_files` is
+    /// true.
     fn check_files(
         &self,
         base: &TaskBase,
@@ -166,8 +168,8 @@ fn list_entries(records: &[LogRecord]) -> impl Iterator<Item = (i64, i64)> {
     })
 }
 
-/// Gives another id to the task and its session, which contain the steps that only this machine has
-/// made, and ends the open turn. Returns the new id of the session.
+/// Gives new ids to the task and its session, so that the steps that only this machine has are
+/// kept, and ends the open turn. Returns the new id of the session.
 pub(crate) fn set_aside(
     ledger: &mut Ledger,
     lease: &mut Lease,

@@ -21,10 +21,10 @@ use crate::tools::find_host;
 
 const OUTSIDE: &str = "outside the workspace";
 
-/// The length of a command in a question, in characters.
+/// The maximum length of a command in a question, in characters.
 const MAX_COMMAND: usize = 100;
 
-/// Programs that run other programs with more rights.
+/// Programs that run other programs with elevated privileges.
 const PRIVILEGED: [&str; 5] = ["doas", "pkexec", "run0", "su", "sudo"];
 
 /// The calls that need the user's approval.
@@ -101,7 +101,7 @@ impl Reason {
 /// The reason why a call that needs approval is refused in [`ApprovalMode::Never`].
 pub(crate) const NO_USER: &str = "no user can approve the call in this session";
 
-/// Decides about a call.
+/// Decides whether a call runs, needs the user's approval, or is refused.
 ///
 /// ```
 /// use std::path::Path;
@@ -151,8 +151,8 @@ pub fn decide(request: &ApprovalRequest<'_>) -> Decision {
 }
 
 impl ApprovalRequest<'_> {
-    /// Finds the most important reason to ask. Reasons that a remembered answer cannot remove come
-    /// first.
+    /// Finds the most important reason to ask the user. Paths outside the workspace come first,
+    /// then changes that no checkpoint covers, then effects.
     fn find_reason(&self) -> Option<Reason> {
         let reason = self.find_outside_path().or_else(|| self.find_uncovered());
         let reason = reason.or_else(|| self.find_effect()).or_else(|| self.find_fetch());
@@ -287,8 +287,8 @@ impl ApprovalRequest<'_> {
     }
 }
 
-/// Returns the prefix to be remembered, which all commands must share. Returns `None` if their
-/// prefixes differ, or if one of them has no prefix.
+/// Returns the prefix that all commands share, which can be remembered. Returns `None` if their
+/// prefixes differ, or if one of the commands has no prefix.
 fn find_only<'p>(prefixes: impl Iterator<Item = Option<&'p str>>) -> Option<String> {
     let prefixes: BTreeSet<&str> = prefixes.collect::<Option<_>>()?;
     match prefixes.into_iter().collect::<Vec<_>>()[..] {
@@ -301,8 +301,8 @@ fn read_key(directory: &Path) -> String {
     format!("read {}", directory.to_string_lossy())
 }
 
-/// Finds the name of a program that runs other programs with more rights, anywhere in a script. If
-/// the name is in fact an argument, the only consequence is an unnecessary question.
+/// Finds the name of a program that runs other programs with elevated privileges, anywhere in a
+/// script. If the name is in fact an argument, the only consequence is an unnecessary question.
 fn find_privileged(script: &str) -> Option<&'static str> {
     let words = script.split(|c: char| !c.is_ascii_alphanumeric() && !"_-.".contains(c));
     words.into_iter().find_map(|word| PRIVILEGED.into_iter().find(|program| *program == word))

@@ -184,7 +184,8 @@ impl Task {
             work: known.work.clone(),
         };
         let has_effects = known.has_effects();
-        // A call that only reads is simply repeated after a crash.
+        // A call that only reads and has no effects needs neither a checkpoint nor an entry for its
+        // start: after a crash, it is simply repeated.
         if !reads || has_effects {
             let Protected { tree, refusal, events } = self.protect(&reported, front);
             if let Some(refusal) = refusal {
@@ -271,7 +272,7 @@ impl Task {
         self.end_reported_call(call, output, events, front)
     }
 
-    /// Records the result of a call that was not reported.
+    /// Records the result of a call, without reporting the end of the call.
     pub(crate) fn end_call(
         &mut self,
         call: &RequestedCall,
@@ -293,7 +294,7 @@ impl Task {
         self.record_result(call, output, Bill::default(), events)
     }
 
-    /// Adds the result of a call to the conversation, and writes other events with it.
+    /// Adds the result of a call to the conversation, in the same append as other events.
     pub(crate) fn record_result(
         &mut self,
         call: &RequestedCall,

@@ -36,7 +36,7 @@ struct Shared {
     actions: BTreeMap<u64, Action>,
 }
 
-/// A guard that removes an action when the guard is dropped.
+/// A guard for an action: when the guard is dropped, the action is removed.
 pub struct CancelGuard {
     cancel: Cancel,
     number: u64,
@@ -66,8 +66,7 @@ impl Cancel {
         self.lock().is_suspended
     }
 
-    /// Waits for this time, or until the turn is cancelled. Returns false if the turn was
-    /// cancelled.
+    /// Waits for `time`, or until the turn is cancelled. Returns false if the turn was cancelled.
     pub fn wait(&self, time: Duration) -> bool {
         let shared = self.lock();
         let waited =

@@ -17,15 +17,15 @@ use crate::task::{Task, new_message};
 /// The maximum number of turns that are kept unchanged.
 const KEPT_TURNS: usize = 20;
 
-/// The number of tokens that a summary may have.
+/// The maximum number of tokens in a summary.
 const SUMMARY_TOKENS: u64 = 4_096;
 
 /// The part of a conversation that a summary replaces.
 struct Cut {
-    /// The first message that is kept.
+    /// The index of the first message that is kept.
     first_kept: usize,
-    /// The prompt of the open turn, if the prompt comes before that message. The prompt is also
-    /// kept, because the turn continues.
+    /// The index of the open turn's prompt, if it comes before the first kept message. The prompt
+    /// is also kept, because the turn continues.
     prompt: Option<usize>,
 }
 
@@ -36,7 +36,7 @@ impl Task {
     }
 
     /// Summarizes the older part of the conversation, and continues in a child session. If the
-    /// model does not give a summary, returns the reason.
+    /// model does not provide a summary, returns the reason.
     pub(crate) fn compress(&mut self, front: &dyn FrontEnd) -> Result<Option<String>, TaskError> {
         let Some(cut) = find_cut(&self.conversation.messages, self.state.turn.is_some()) else {
             return Ok(None);

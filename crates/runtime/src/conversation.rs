@@ -20,7 +20,7 @@ const REMINDED: usize = 200;
 /// The minimum length of a repeated passage that counts as an overlap, in characters.
 const SHORTEST_OVERLAP: usize = 12;
 
-/// The current messages of a session, as the ledger has them.
+/// The current messages of a session, as they are stored in the ledger.
 #[derive(Default)]
 pub(crate) struct Conversation {
     pub(crate) messages: Vec<MessageRecord>,

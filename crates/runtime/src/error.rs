@@ -25,7 +25,7 @@ pub enum TaskError {
     Away(#[source] LogError),
     #[error("the last steps of this task were made on machine {machine}")]
     Elsewhere { machine: String },
-    #[error("the files in {directory} are not those that the task was working on")]
+    #[error("the files in {directory} differ from those that the task was working on")]
     OtherFiles { directory: PathBuf, expected: Option<String> },
     #[error("this machine's tasks are not shared with a fleet")]
     NotShared,

@@ -41,7 +41,7 @@ pub(crate) struct GoalRun {
 pub struct GoalReport {
     /// True if the goal is reached; false if the model cannot continue without the user.
     pub is_reached: bool,
-    /// A summary if the goal is reached, or else the reason.
+    /// A summary if the goal is reached, or else the reason why the model cannot continue.
     pub summary: String,
 }
 
@@ -139,8 +139,8 @@ impl Task {
         self.activate_goal(update, front)
     }
 
-    /// Continues the run of a goal whose process ended. The amount that the run has spent still
-    /// counts. A goal in any other state is not changed.
+    /// Continues the run of a goal whose process ended. The amount that the run has already spent
+    /// still counts toward the budget. A goal in any other state is not changed.
     pub fn continue_goal(
         &mut self,
         goal: &str,

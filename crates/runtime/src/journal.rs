@@ -18,14 +18,15 @@ use crate::state::State;
 /// The number of entries after which the state is stored, so that loading a long task stays fast.
 const ENTRIES_PER_SNAPSHOT: i64 = 64;
 
-/// The state of a task in the ledger after another process has asked the task's process to stop.
+/// The state that the ledger shows for a task after another process has asked the task's process to
+/// stop.
 pub(crate) const STOPPING: &str = "stopping";
 
 /// The right to continue a task, and the connection through which the task's steps are written.
 pub(crate) struct Journal {
     opened: Arc<Opened>,
-    /// The connection to the ledger. The task gives it up while it is idle, so that the front end
-    /// can close it.
+    /// The connection to the ledger. While the task is idle, it gives the connection up, so that
+    /// the front end can close it.
     ledger: Option<Ledger>,
     lease: Lease,
     last_seq: i64,
@@ -56,7 +57,8 @@ impl Journal {
         Journal { opened, ledger: Some(ledger), lease, last_seq, snapshot_seq, shared: None }
     }
 
-    /// Shares the journal with other machines from now on. First, writes the whole task.
+    /// Writes the whole task into the shared journal, and shares all later entries with other
+    /// machines.
     pub(crate) fn share(&mut self, mut shared: SharedTask, state: &State) -> Result<(), TaskError> {
         shared.write_base(self.ledger()?, state)?;
         self.shared = Some(shared);

@@ -141,7 +141,8 @@ impl Task {
         let (state, snapshot_seq) = fold(&loaded)?;
         let last_seq = loaded.task.last_seq;
         let depth = count_ancestors(&ledger, &loaded.task)?;
-        // Note the state before the task is shared: the shared copy may lack any later change.
+        // Note the state of the session before the task is shared, so that a change that the shared
+        // copy may lack is noticed later.
         let conversation = Conversation::note(&ledger, &session.id)?;
         let mut journal = Journal::new(agent.opened.clone(), ledger, lease, last_seq, snapshot_seq);
         if let Some(shared) = shared {
@@ -162,7 +163,7 @@ impl Task {
         };
         match task.is_interrupted() {
             true => task.refresh()?,
-            // The next turn reads the conversation, which may be long.
+            // The conversation may be long, so it is not read until the next turn.
             false => task.return_to_old_session()?,
         }
         Ok(task)

@@ -2,7 +2,7 @@
 //!
 //! There are four strategies: ask again if nothing was delivered; ask for the rest of an answer
 //! that was cut off; ask with another output limit; and shorten a conversation that no longer fits.
-//! Each has a limit, so every turn ends.
+//! Each strategy has a limit, so every turn ends.
 
 use std::time::Duration;
 
@@ -226,8 +226,8 @@ fn recover_from_failure(
     }
 }
 
-/// Asks again after a wait. If the provider does not ask for a certain wait, the wait is longer
-/// after each failure.
+/// Asks again after a wait. Unless the provider asks for a specific wait, the wait is longer after
+/// each failure.
 fn wait_and_ask(attempts: &Attempts, failure: &AttemptFailure, first: Duration) -> Recovery {
     let doublings = attempts.failures.saturating_sub(1).min(8);
     let usual = (first * 2u32.pow(doublings)).min(LONGEST_WAIT);

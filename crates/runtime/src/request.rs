@@ -287,7 +287,7 @@ impl Task {
     }
 }
 
-/// Returns the number of input tokens that a request may have.
+/// Returns the maximum number of input tokens in a request.
 fn room_for_input(provider: &Provider, max_output: u64) -> u64 {
     provider.context_window.saturating_sub(RESERVED.min(max_output))
 }

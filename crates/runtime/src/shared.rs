@@ -1,9 +1,9 @@
 //! The journal that several machines share.
 //!
-//! A step is first appended to the ledger of this machine, and then to the shared journal. It counts
-//! only once both have it; until then, the task does not continue. So no machine can continue the
-//! task from a state that this machine has already left, and no machine takes a step whose
-//! announcement could still be refused.
+//! A step is first appended to the ledger of this machine, and then to the shared journal. It
+//! counts only once both journals contain it; until then, the task does not continue. So no machine
+//! can continue the task from a state that this machine has already left, and no machine takes a
+//! step whose announcement could still be refused.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ pub struct SharedJournal {
 }
 
 impl SharedJournal {
-    /// Wraps the log. `on_wait` is called with the reason each time that a task begins to wait.
+    /// Wraps the log. `on_wait` is called with the reason each time a task begins to wait.
     pub fn new(log: Arc<dyn TaskLog>, on_wait: OnWait) -> SharedJournal {
         SharedJournal { log, on_wait, trees: Mutex::default() }
     }
@@ -63,8 +63,8 @@ pub(crate) struct SharedTask {
 }
 
 impl SharedTask {
-    /// Takes the lease of a task in the shared journal. The epoch of the ledger's lease becomes that
-    /// of the shared journal, so that both journals have the same entries.
+    /// Takes the lease of a task in the shared journal. The epoch of the ledger's lease is set to
+    /// that of the shared journal, so that both journals have the same entries.
     pub(crate) fn take(
         shared: &Arc<SharedJournal>,
         ledger: &mut Ledger,
@@ -96,8 +96,8 @@ impl SharedTask {
         self.write(LogContent::Base(Box::new(base)))
     }
 
-    /// Writes a record. While the shared journal cannot be reached, waits and tries again, until the
-    /// user cancels the turn.
+    /// Writes a record. While the shared journal cannot be reached, waits and tries again, until
+    /// the user cancels the turn.
     pub(crate) fn write(&mut self, content: LogContent) -> Result<(), TaskError> {
         if self.is_cut_off {
             let cause = "an earlier step of this process did not arrive".into();
@@ -136,7 +136,8 @@ impl Drop for SharedTask {
     }
 }
 
-/// True if the ledger has the last entry of the shared journal, and perhaps later ones.
+/// Returns true if the ledger has the last entry of the shared journal. It may also have later
+/// entries.
 pub(crate) fn includes(ledger: &Ledger, lease: &LogLease) -> Result<bool, TaskError> {
     let known = ledger.entry_epoch(&lease.task, lease.seq)?;
     Ok(lease.seq == 0 || known == Some(lease.entry_epoch))

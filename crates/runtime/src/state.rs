@@ -1,6 +1,6 @@
 //! The state of a task: a fold of its journal.
 //!
-//! [`State::apply`] is the only way in which the state changes, and [`State::next`] determines the
+//! While a task runs, only [`State::apply`] changes its state, and [`State::next`] determines the
 //! next step from the state alone. So the state at every step can be derived from the journal.
 
 mod known_file_list;
@@ -210,9 +210,9 @@ impl State {
         }
     }
 
-    /// Continues the steps of another machine. The files that the model knows are on the other
-    /// machine, so the model has to read them again here. A call that was running there may have
-    /// had effects that the files here do not show, so it is not repeated.
+    /// Adapts the state of a task that another machine was working on. The files that the model
+    /// knows are on the other machine, so the model has to read them again here. A call that was
+    /// running there may have had effects that the files here do not show, so it is not repeated.
     fn adopt(&mut self) {
         self.known_files.clear();
         for state in self.turn.iter_mut().flat_map(|turn| &mut turn.calls) {

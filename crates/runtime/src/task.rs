@@ -178,8 +178,8 @@ impl Task {
     /// Returns the circumstances of the next step in this state.
     pub(crate) fn circumstances_in(&self, state: &State) -> Circumstances {
         let use_fallback = state.turn.as_ref().is_some_and(|turn| turn.is_failed_over);
-        // Only a conversation that is too long makes the next step depend on all messages, of which
-        // there may be many.
+        // The next step depends on all messages only if the conversation is too long. Otherwise
+        // they are not examined, because there may be many.
         let is_too_long = state.turn.as_ref().is_some_and(|turn| turn.attempts.is_overflow());
         let messages = &self.conversation.messages;
         Circumstances {
@@ -278,10 +278,12 @@ impl Task {
         Ok((rollback::notice_text(&notices), vec![event]))
     }
 
-    /// Tells the rest of the program that a turn has ended.
+    /// Reports the end of a turn to the part of takeback that takes checkpoints, and to the front
+    /// end.
     fn conclude_turn(&mut self, end: TurnEnd, front: &dyn FrontEnd) -> Pause {
         let TurnEnd { outcome, number, tokens, cost, .. } = end;
-        // The last append to the journal has already ended the turn in the ledger.
+        // The report's events are dropped, because the last append to the journal has already ended
+        // the turn in the ledger.
         drop(self.report(ReportedEvent::TurnEnd, number));
         // The next turn of a goal follows at once.
         if self.goal.is_none() {
@@ -314,8 +316,8 @@ impl Task {
         }
     }
 
-    /// Reports an event to the part of takeback that takes checkpoints. Also returns the events that
-    /// the next append writes into the ledger.
+    /// Reports an event to the part of takeback that takes checkpoints. Returns its answer, and the
+    /// events that the next append writes into the ledger.
     pub(crate) fn report(&self, event: ReportedEvent, turn: i64) -> (hook::Handled, Vec<Event>) {
         let report = self.new_report(event, turn);
         let (mut handled, events) =

@@ -72,7 +72,8 @@ fn view_task(is_running: bool, task: TaskRecord) -> TaskView {
     TaskView { id, session, state, kind, parent, workspace, updated_at }
 }
 
-/// Stops a task. Everything that it has done is kept. In a fleet, `shared` is the journal that its machines share.
+/// Stops a task. Everything that the task has done is kept. In a fleet, `shared` is the journal
+/// that the machines share.
 pub fn cancel_task(
     opened: &Arc<Opened>,
     shared: Option<&Arc<SharedJournal>>,

@@ -173,8 +173,8 @@ fn sum_freeblocks(bytes: &[u8], header: usize, content_start: usize) -> Option<u
 }
 
 impl TreePage {
-    /// Drops cells that lie before the cell content area, because they may be deleted. If most
-    /// cells lie there, the recorded start of the area is wrong, and all cells are kept.
+    /// Drops cells that lie before the cell content area, because they may have been deleted. If
+    /// most cells lie there, the recorded start of the area is wrong, and all cells are kept.
     fn drop_deleted(&mut self, content_start: usize) {
         let live = self.cells.iter().filter(|cell| cell.extent.start >= content_start).count();
         if live * 2 >= self.cells.len() {

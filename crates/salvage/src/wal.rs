@@ -126,7 +126,7 @@ impl FrameChain {
     }
 }
 
-/// Fills `bytes`. Returns false if not enough bytes are left.
+/// Fills `bytes` from the reader. Returns false if the reader does not have enough bytes left.
 fn read_fully(reader: &mut impl Read, bytes: &mut [u8]) -> io::Result<bool> {
     match reader.read_exact(bytes) {
         Ok(()) => Ok(true),

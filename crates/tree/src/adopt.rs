@@ -44,8 +44,8 @@ const MAX_NAME: usize = 255;
 /// The maximum total size of a state's directories, measured as git tree objects.
 const MAX_DIRECTORY_BYTES: u64 = 128 << 20;
 
-/// The maximum number of files in a state. A few trees, each of which contains the next one many
-/// times, could expand to any number of files.
+/// The maximum number of files in a state. Without this limit, a few trees, each of which contains
+/// the next one many times, could expand to any number of files.
 const MAX_FILES: u64 = 1_000_000;
 
 /// The maximum depth of the directories in a state.
@@ -108,7 +108,7 @@ pub struct Adoption<'s> {
     store: &'s Store,
     packs: Arc<Packs>,
     writer: PackWriter,
-    /// The rewritten trees, by the ids of the foreign trees.
+    /// The rewritten trees, keyed by the ids of the foreign trees.
     trees: HashMap<Oid, RewrittenTree>,
     /// The files that are too large for the store, with their sizes.
     too_large: HashMap<Oid, u64>,
@@ -177,7 +177,7 @@ impl<'s> Adoption<'s> {
                 self.uncovered_bytes += pending.uncovered_bytes;
                 break;
             }
-            // A tree counts as copied only if everything in it was copied.
+            // `self.trees` may contain a tree only if everything in the tree was copied.
             pending.trees.iter().for_each(|(oid, ..)| drop(self.trees.remove(oid)));
             // The next iteration leaves these files out.
             self.too_large.extend(taken?);

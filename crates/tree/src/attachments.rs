@@ -1,8 +1,8 @@
 //! Attachments: bytes that belong to a pin and live as long as it does.
 //!
-//! An attachment is a commit whose tree has a single file. It is the only parent of the pin's
-//! commit, so that git and gc can tell that the pin needs it. Pins with equal attachments share one
-//! commit.
+//! An attachment is a commit whose tree has a single file. This commit is the only parent of the
+//! pin's commit, so that git and gc can tell that the pin needs it. Pins with equal attachments
+//! share one commit.
 
 use crate::lock::{Lock, PinError};
 use crate::object::{self, Commit, Mode, ObjectKind, TreeEntry};

@@ -129,8 +129,8 @@ pub(crate) fn read_link(directory: impl AsFd, name: &[u8]) -> io::Result<Vec<u8>
     Ok(target.into_bytes())
 }
 
-/// The root of a workspace, held open, so that it remains the same directory even if its path later
-/// leads elsewhere.
+/// The root of a workspace, held open. It stays the same directory even if its path later leads
+/// elsewhere.
 #[derive(Debug)]
 pub(crate) struct Root {
     fd: OwnedFd,

@@ -28,7 +28,8 @@ pub struct PathChange {
 }
 
 impl Store {
-    /// Finds the entry at a path in a tree. The root counts as a directory without permission bits.
+    /// Finds the entry at a path in a tree. The root is treated as a directory without permission
+    /// bits.
     pub fn find_entry(
         &self,
         tree: &Oid,
@@ -123,7 +124,7 @@ fn pair_by_name(
     }
 }
 
-/// Finds the node at a path in a tree. The root counts as a directory without permission bits.
+/// Finds the node at a path in a tree. The root is treated as a directory without permission bits.
 pub(crate) fn find_node(
     store: &Store,
     tree: Oid,

@@ -64,8 +64,9 @@ pub enum EditError {
 }
 
 impl Lock<'_> {
-    /// Builds a tree by applying these edits in order. The tree can be read immediately. Unless it
-    /// is pinned with [`Lock::pin`], it is guaranteed to exist only as long as this lock is held.
+    /// Builds a new tree by applying these edits to `tree` in order. The new tree can be read
+    /// immediately. Unless it is pinned with [`Lock::pin`], it is guaranteed to exist only as long
+    /// as this lock is held.
     ///
     /// Missing directories above a path are created with mode 40755. Directories that become empty
     /// are removed; those that were already empty are kept.
@@ -204,7 +205,7 @@ impl<'a> OpenedTree<'a> {
         Ok(())
     }
 
-    /// Opens a directory and those above it.
+    /// Opens a directory and the directories above it.
     fn open_directory(&mut self, path: &[u8]) -> Result<Opening, ObjectError> {
         for end in name_ends(path) {
             if self.directories.contains_key(&path[..end]) {
@@ -252,7 +253,7 @@ impl<'a> OpenedTree<'a> {
     /// Builds the trees of all opened directories. Returns the tree of the root.
     fn write_trees<E>(mut self, mut put: impl FnMut(&[u8]) -> Result<Oid, E>) -> Result<Oid, E> {
         // A directory sorts before everything in it, so the last opened directory contains no other
-        // opened one.
+        // opened directory.
         while let Some((path, directory)) = self.directories.pop_last() {
             if path.is_empty() {
                 return put(&directory.encode());

@@ -1,8 +1,8 @@
 //! Entry points to the private parsers of this crate, for the targets in `fuzz/`. No other build
 //! contains them.
 //!
-//! Each function reads arbitrary bytes and panics if the result breaks a promise. Files are written
-//! to `scratch`, a directory that belongs to the target.
+//! Each function reads arbitrary bytes and panics if the result violates a guarantee. Files are
+//! written to `scratch`, a directory that belongs to the target.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -102,7 +102,7 @@ pub fn delta(bytes: &[u8]) {
     assert_eq!(delta::apply_delta(base, &found).as_deref(), Some(delta));
 }
 
-/// Parses a tree, a commit, and objects that other programs wrote.
+/// Parses the bytes as a tree, as a commit, and as objects of another program's repository.
 pub fn object(scratch: &Path, bytes: &[u8]) {
     let (mut tree, mut is_whole) = (Vec::new(), true);
     for entry in parse_entries(bytes) {
@@ -114,7 +114,7 @@ pub fn object(scratch: &Path, bytes: &[u8]) {
             Err(_) => is_whole = false,
         }
     }
-    // Another program may write a mode with leading zeros.
+    // A mode may have leading zeros. They are not written again, so the new tree may be shorter.
     assert!(!is_whole || tree.len() <= bytes.len());
     if let Ok(commit) = Commit::parse(bytes) {
         assert_eq!(Commit::parse(&commit.encode()).expect("it was just encoded"), commit);
@@ -183,7 +183,7 @@ pub fn git_index(scratch: &Path, bytes: &[u8]) {
     }
 }
 
-/// Parses a `.gitignore` in the root and in a directory, and compares a path with them.
+/// Parses a `.gitignore` in the root and in a directory, and matches a path against them.
 pub fn gitignore(bytes: &[u8]) {
     let (path, text) = split_short(bytes);
     let Ok(path) = RelPath::new(path.to_vec()) else { return };

@@ -114,8 +114,9 @@ impl<'w> Lock<'w> {
     }
 
     /// Tells the next capture that only these paths may have changed since the state `since`. If
-    /// that is the last captured state, the capture looks at no other directories. Changes to other
-    /// paths are noticed by the capture after the next one.
+    /// `since` is the last captured state, the next capture looks only at these paths and at the
+    /// directories that contain them. A change elsewhere may then be noticed only by a later
+    /// capture.
     pub fn expect_changes(&mut self, since: Oid, paths: &[RelPath]) {
         self.expected = Some(ExpectedChanges { since, paths: paths.to_vec() });
     }

@@ -59,7 +59,7 @@ impl fmt::Debug for Oid {
 
 /// The error for a string that is not 40 hexadecimal digits.
 #[derive(Debug, thiserror::Error)]
-#[error("an object id is 40 hexadecimal digits")]
+#[error("not an object id (expected 40 hexadecimal digits)")]
 pub struct InvalidOid;
 
 impl FromStr for Oid {

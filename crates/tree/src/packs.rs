@@ -197,7 +197,7 @@ impl Packs {
         Ok(midx)
     }
 
-    /// True if every later change to these files leaves different stats.
+    /// True if every later change to these files will also change their stats.
     fn are_settled(&self, stats: &[Stat; 2]) -> bool {
         let cutoff = self.files.cutoff();
         stats.iter().all(|stat| *stat != Stat::default() && !cutoff.is_racy(stat))
@@ -235,8 +235,8 @@ impl Packs {
         self.find_object(oid).next().is_some()
     }
 
-    /// Finds copies of an object, each by its pack and offset: the one that the multi-pack index
-    /// lists, and all copies in the packs that it does not cover.
+    /// Finds copies of an object, each by its pack and offset: the copy that the multi-pack index
+    /// lists, and all copies in the packs that this index does not cover.
     pub(crate) fn find_object<'a>(&'a self, oid: &'a Oid) -> impl Iterator<Item = (&'a Pack, u64)> {
         let covered = self.opened().midx.as_ref().and_then(|midx| {
             let (number, offset) = midx.find(oid).ok()??;

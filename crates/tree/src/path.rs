@@ -169,7 +169,7 @@ impl fmt::Debug for RelPath {
     }
 }
 
-/// Any path. Its JSON form is that of [`RelPath`].
+/// Any path. It has the same JSON form as a [`RelPath`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AnyPath(pub PathBuf);
 

@@ -77,10 +77,10 @@ impl Store {
         Ok(PinCopy { lock, pins: copied, damaged })
     }
 
-    /// Finds the objects that commits need and that neither this store nor `other` has. If `other`
-    /// has an object, it also has everything that the object needs. If `only_commits` is true, only
-    /// the commits are looked for. The missing objects may need other missing objects, which are
-    /// not found.
+    /// Finds the objects that commits need and that neither this store nor `other` has. Assumes
+    /// that `other` has everything that its own objects need. If `only_commits` is true, only the
+    /// commits are looked for. An object that is found to be missing cannot be read, so the objects
+    /// that it needs are not looked for.
     pub fn find_absent(&self, commits: &[Oid], other: &Store, only_commits: bool) -> BTreeSet<Oid> {
         let (packs, others) = (self.packs(), other.packs());
         let mut absent = BTreeSet::new();

@@ -115,8 +115,8 @@ impl Pin {
     }
 }
 
-/// Reads many pins. Most of their commits are stored as deltas from each other, so recent ones are
-/// kept in memory.
+/// Reads many pins. Most of their commits are stored as deltas from each other, so commits that
+/// were read recently are kept in memory.
 pub struct PinReader<'s> {
     store: &'s Store,
     packs: Arc<Packs>,
@@ -176,8 +176,8 @@ impl Store {
         Ok(names.any(|name| name.to_str().is_some_and(|name| name.parse::<PinSeq>().is_ok())))
     }
 
-    /// Parses the names in a directory and skips those that do not parse. A missing directory
-    /// counts as empty.
+    /// Parses the names in a directory and skips those that do not parse. A missing directory is
+    /// treated as empty.
     pub(crate) fn parse_names_in<T: FromStr>(
         &self,
         directory: &PathBuf,

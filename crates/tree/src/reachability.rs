@@ -87,8 +87,8 @@ impl NeededObjects {
         Ok(())
     }
 
-    /// Adds the objects that a ref needs, found by comparison with `newer`. Afterwards, this ref
-    /// replaces `newer`.
+    /// Adds the objects that a ref needs. Follows only the differences from `newer`, and then
+    /// replaces `newer` with this ref.
     pub(crate) fn add_ref(
         &mut self,
         sources: &SourcePacks,
@@ -118,7 +118,7 @@ impl NeededObjects {
         mut find_group: impl FnMut(&Oid, ObjectPlace) -> Option<usize>,
     ) -> Vec<NeededObjects> {
         let mut groups: Vec<NeededObjects> = Vec::new();
-        // The group of each object, and its number there.
+        // The group of each object, and the object's number in that group.
         let mut places: Vec<Option<(usize, u32)>> = Vec::with_capacity(self.objects.len());
         for object in &self.objects {
             let oid = sources.object(object.place).oid;

@@ -117,7 +117,8 @@ impl Repack<'_> {
         Ok(Some(WrittenObject { offset, base: Some(base), depth: on.depth + 1, is_base: true }))
     }
 
-    /// Writes the object as a delta from the one that it probably resembles, if the delta is small.
+    /// Writes the object as a delta from the object that it probably resembles, if the delta is
+    /// small.
     fn write_new_delta(
         &mut self,
         object: &NeededObject,
@@ -133,8 +134,8 @@ impl Repack<'_> {
         let base_place = self.needed.objects[base as usize].place;
         let (_, base_content) = self.sources.read(base_place, self.recent)?;
         let (_, content) = self.sources.read(object.place, self.recent)?;
-        // A delta must be at most half as large as the object, and no larger than its existing
-        // entry.
+        // A delta must be at most half as large as the object. If the existing entry holds the
+        // whole object, the delta must also be no larger than this entry.
         let mut limit = content.len() / 2;
         if is_whole {
             limit = limit.min(self.sources.entry_length(object.place) as usize);

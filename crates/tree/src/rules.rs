@@ -1,4 +1,4 @@
-//! The rules that determine what is captured. Each of the following overrides those before it:
+//! The rules that determine what is captured. Each item in this list overrides the items before it:
 //! built-in excludes, `.gitignore` files, configured excludes, configured includes, and paths that
 //! the caller names or that the workspace's git index tracks.
 
@@ -41,8 +41,8 @@ const OUTPUT: [&str; 2] = ["dist", "build"];
 const NOISE: [&str; 5] = ["*.pyc", "*.pyo", ".DS_Store", "Thumbs.db", "*.log"];
 
 /// True if a directory with this name can be regenerated. Such a directory is not captured, even if
-/// a call names it. If the call only sweeps the directory, the usual names of build output also
-/// count.
+/// a call names it. If the call only sweeps the directory, the usual names of build output are
+/// treated in the same way.
 ///
 /// ```
 /// use takeback_tree::can_be_made_again;
@@ -193,8 +193,8 @@ impl Pattern {
             return false;
         }
         let subject = if self.is_name { split(path).1 } else { path };
-        // As in git, the rest is matched separately from the literal, so that `a**/b` matches
-        // `a/x/b`.
+        // As in git, the literal beginning is matched separately from the rest, so that `a**/b`
+        // matches `a/x/b`.
         let (literal, special) = self.text.split_at(self.literal);
         let Some(rest) = subject.strip_prefix(literal) else { return false };
         let mode = wildmatch::Mode::NO_MATCH_SLASH_LITERAL;

@@ -3,8 +3,8 @@
 //!
 //! For each workspace, a note lists the packs that existed when its stat cache was saved. If one of
 //! them has disappeared or changed in size, the next capture checks the store for every object that
-//! it relies on. [`Store::scrub`] finds damaged bytes inside packs, checking a part of the store at
-//! a time.
+//! it relies on. [`Store::scrub`] finds damaged bytes inside packs. Each call checks only a part of
+//! the store.
 
 use std::collections::HashSet;
 use std::fs;
@@ -64,7 +64,7 @@ impl Store {
         (!suspects.is_empty()).then_some(suspects)
     }
 
-    /// Describes each pack by its line in a note.
+    /// Returns the lines that describe the packs in a note.
     pub(crate) fn describe_packs(&self) -> HashSet<String> {
         self.packs().sizes().map(describe_pack).collect()
     }

@@ -84,8 +84,8 @@ impl SourcePack {
 }
 
 impl SourcePacks {
-    /// Opens and adds a pack whose index is intact. If `stays` is true, the pack becomes the
-    /// preferred location of its objects.
+    /// Opens a pack and adds it. Fails if the index of the pack is damaged. If `stays` is true, the
+    /// pack becomes the preferred location of its objects.
     pub(crate) fn open(&mut self, directory: &Path, name: &str, stays: bool) -> io::Result<()> {
         let source = SourcePack::open(directory, name)?;
         source.check_index()?;

@@ -72,7 +72,8 @@ pub struct Store {
     /// The state of the workspace that was captured last.
     kept_state: Mutex<Option<KeptState>>,
     /// The time to wait for other processes. If it is `None`, this process waits as long as another
-    /// process has a workspace locked, but does not wait for maintenance of the store.
+    /// process has a workspace locked, but a gc, merge or repair fails at once if another one is
+    /// running.
     pub(crate) lock_wait: Option<LockWait>,
     /// The number of files that have been read or written so far.
     pub(crate) handled: Arc<AtomicU64>,
@@ -109,7 +110,7 @@ fn describe_process(id: Option<u32>) -> String {
 }
 
 impl StoreError {
-    /// Returns a function that turns a system error into an error of the store.
+    /// Returns a function that turns a system error into a [`StoreError`].
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
         let path = path.to_owned();
         move |source| StoreError::Io { action, path, source }
@@ -226,8 +227,8 @@ impl Store {
         *self.packs.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Takes the state that the last capture of a workspace left in memory, if it is still the one
-    /// on disk.
+    /// Takes the state that the last capture of a workspace left in memory, if it still matches the
+    /// files on disk.
     pub(crate) fn take_state(&self, directory: &Path) -> Option<WorkspaceState> {
         let kept = self.kept_state.lock().unwrap_or_else(PoisonError::into_inner).take();
         kept?.into_state(directory)

@@ -198,7 +198,7 @@ impl Bench {
             for entry in entries.into_iter().flatten() {
                 let entry = entry.expect("an entry");
                 let name = format!("{directory}/{}", entry.file_name().to_string_lossy());
-                // Another thread may have renamed it in the meantime.
+                // Another thread may have renamed the file in the meantime.
                 if let Ok(found) = entry.metadata() {
                     listing.insert(name, found.len());
                 }
@@ -342,7 +342,7 @@ fn copy_directory(from: &Path, to: &Path) {
 #[derive(Debug, PartialEq)]
 pub(crate) enum Ending {
     Killed,
-    /// The process ended before it reached that point.
+    /// The process ended before it reached the fault point.
     Completed,
 }
 

@@ -124,7 +124,7 @@ impl Store {
                 false => durable::create_directory(&directory),
             };
             match made.and_then(|()| lock(&path)) {
-                // The workspace was forgotten between these two steps.
+                // The workspace was forgotten after its directory was found or created.
                 Err(error) if is_gone(&error) && attempts < MAX_ATTEMPTS => attempts += 1,
                 // The workspace was forgotten during the wait. The locked file no longer exists, so
                 // the lock excludes no other process.

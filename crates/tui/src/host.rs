@@ -18,7 +18,7 @@ pub trait Host: Send + Sync {
     /// Opens takeback's home.
     fn open(&self) -> Result<Arc<Opened>, Problem>;
 
-    /// Adds new entries of the agents' own logs to the ledger.
+    /// Adds new entries from the agents' own logs to the ledger.
     fn catch_up(&self);
 
     /// Explains an error, with the same hint as the commands.
@@ -37,7 +37,8 @@ pub trait Host: Send + Sync {
     /// pager runs.
     fn page_diff(&self, checkpoint: &Oid) -> Result<(), Problem>;
 
-    /// Returns the messages that takeback would have printed since the last call.
+    /// Returns the messages since the last call that could not be printed while the screen was
+    /// shown.
     fn take_messages(&self) -> Vec<String>;
 }
 

@@ -46,7 +46,7 @@ impl Layout {
         Layout { head, list, rule, tabs: Some(tabs), body: Some(body), foot }
     }
 
-    /// Returns the number of lines of the list.
+    /// Returns the number of lines in the list.
     pub(crate) fn list_height(&self) -> usize {
         self.list.map_or(1, |list| usize::from(list.height)).max(1)
     }

@@ -26,7 +26,8 @@ pub(crate) enum Message {
     /// The words of the filter, and the turns whose conversations contain them.
     Said(String, HashSet<Oid>),
     Details(Oid, Result<Box<Details>, Problem>),
-    /// A diff of the turn's own changes, or of all changes until now.
+    /// A diff: if the value is true, of all changes since the turn began, and otherwise only of the
+    /// turn's own changes.
     Diff(Oid, bool, Result<Diff, Problem>),
     Conversation(Oid, Result<Vec<content::Message>, Problem>),
     Versions(RelPath, Result<Versions, Problem>),
@@ -41,7 +42,7 @@ pub(crate) enum Message {
     Done(Result<String, Problem>),
     /// The command that continues a session.
     Resume(Result<String, Problem>),
-    /// Messages that takeback would have printed.
+    /// Messages that could not be printed while the screen was shown.
     Notes(Vec<String>),
 }
 
@@ -73,7 +74,7 @@ pub(crate) enum Read {
     /// The whole history, but only if it has changed since it was last read.
     Changes,
     Paths,
-    /// Find the turns whose conversations contain these words.
+    /// The turns whose conversations contain these words.
     Said(String),
     Details(Oid),
     Diff(Oid, bool),

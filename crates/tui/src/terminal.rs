@@ -67,7 +67,7 @@ pub struct Options {
     pub zone: TimeZone,
     /// The colors and characters that the terminal can show.
     pub theme: Theme,
-    /// The clock, which returns the current time.
+    /// A function that returns the current time.
     pub clock: fn() -> Timestamp,
 }
 

@@ -1,4 +1,4 @@
-//! The colors and signs that the screens use, and what they stand for.
+//! The colors and signs that the screens use, and their meanings.
 
 use ratatui::buffer::Buffer;
 use ratatui::style::{Color, Modifier, Style};
@@ -46,8 +46,8 @@ pub(crate) enum Ink {
     RemovedWord,
 }
 
-/// The colors of agents, for terminals with 256 colors. They differ as much as possible, on dark
-/// and on light backgrounds.
+/// The colors of agents, for terminals with 256 colors. They are as different from each other as
+/// possible, on dark and on light backgrounds.
 const HUES: [u8; 12] = [173, 72, 68, 134, 37, 104, 137, 167, 107, 31, 169, 65];
 
 /// The colors of agents, for terminals with sixteen colors.

@@ -40,7 +40,7 @@
 //! hook::handle(&opened, &report(ReportedEvent::BeforeTool(call)), &Deadline::open());
 //! fs::remove_file(project.join("cart.rs"))?;
 //!
-//! // A plan can be shown, and kept while the user decides. It is applied only if it still fits.
+//! // A plan can be shown and kept while the user decides. `apply` checks that it is still valid.
 //! let request = Request::new(&project, Destination::Checkpoint("1".into()));
 //! let planned = rollback::plan(&opened, &request)?;
 //! assert_eq!(planned.view().restored[0].to_string(), "cart.rs");

@@ -46,7 +46,7 @@ pub enum MoveHistoryError {
 }
 
 /// Moves the history of a workspace whose directory has been moved. If the new directory already
-/// has a history, the moved history is put before it.
+/// has a history, the moved history is placed before it.
 pub fn move_history(
     opened: &Opened,
     old: &Path,

@@ -96,8 +96,8 @@ impl OpenOptions {
     }
 }
 
-/// A function that moves the agent's own conversation of a session to the point where it ends in
-/// the ledger.
+/// A function that moves the agent's own conversation of a session to the point where the session
+/// ends in the ledger.
 pub type FollowSession = fn(&Opened, &str) -> Result<Option<Resume>, String>;
 
 /// The agents' own conversations, which a rollback takes back as well. If `follow` is `None`, the
@@ -106,16 +106,16 @@ pub type FollowSession = fn(&Opened, &str) -> Result<Option<Resume>, String>;
 pub struct OwnConversations {
     /// The directories of the agents' logs, by agent name.
     pub log_directories: BTreeMap<String, PathBuf>,
-    /// Moves the agent's own conversation of a session to the point where it ends in the ledger.
-    /// Returns how to continue the conversation, or the reason why it stays as it is. Returns
-    /// `None` for an agent whose conversations cannot be moved.
+    /// Moves the agent's own conversation of a session to the point where the session ends in the
+    /// ledger. Returns how to continue the conversation, or the reason why it stays as it is.
+    /// Returns `None` for an agent whose conversations cannot be moved.
     pub follow: Option<FollowSession>,
     /// Generates an id for a fork that the session's own agent can continue. Returns `None` if the
     /// agent cannot continue forks.
     pub name_fork: Option<fn(&str) -> Option<String>>,
-    /// The agent's session in which the user typed the command. A turn is still running in that
-    /// session. If the agent does not name its session, this is the name of the agent, and no turn
-    /// is running.
+    /// The agent's session in which the user typed the command; `None` if the user did not type it
+    /// inside an agent. A turn of that session is still running. If the agent does not name its
+    /// session, this is the name of the agent, and no turn is running.
     pub typed_in: Option<String>,
     /// The function that is called after an interrupted rollback has been finished. Its argument
     /// says how to continue a conversation.
@@ -223,8 +223,8 @@ impl Opened {
         self.conversations.log_directories.get(agent).map(PathBuf::as_path)
     }
 
-    /// Returns the agent's session in which the user typed the command, or the agent's name if it
-    /// does not name its session.
+    /// Returns the agent's session in which the user typed the command, or the agent's name if the
+    /// agent does not name its session.
     pub fn typed_in(&self) -> Option<&str> {
         self.conversations.typed_in.as_deref()
     }
@@ -429,10 +429,10 @@ impl Opened {
         if moved.is_empty() && !has_parts {
             return Ok(lock);
         }
-        // The rollback's remaining parts are in other workspaces. A process that held two locks
-        // could wait forever for another process that takes the same locks in reverse order.
-        // Copying a conversation may take seconds, and agents in the workspace must not wait for
-        // it.
+        // The lock is released first. The rollback's remaining parts are in other workspaces, and a
+        // process that held two locks could wait forever for another process that takes the same
+        // locks in reverse order. Copying a conversation may take seconds, and agents in the
+        // workspace must not wait for it.
         drop(lock);
         if has_parts {
             rollback::finish_parts(self, workspace);

@@ -15,7 +15,7 @@ function preferredSplit() {
   return chosen ? chosen === "split" : WIDE.matches;
 }
 
-/** Adds the preferred view to the address of a diff that names none. */
+/** Adds the preferred view to a diff's address that has none. */
 function withView(address) {
   const url = new URL(address, location.href);
   if (url.searchParams.get("tab") === "diff" && !url.searchParams.has("split")) {
@@ -107,7 +107,7 @@ function markCurrent(url) {
   }
 }
 
-/** Shows the overview again after a step back, and leaves the list where it is. */
+/** Shows the overview again after going back, without moving the list. */
 async function showOverview() {
   const mine = (opening = Symbol("opening"));
   try {

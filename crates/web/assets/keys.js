@@ -58,7 +58,7 @@ function press(key, target, { open, close }) {
 function move(step, target, key) {
   const all = rows();
   if (!all.length) return false;
-  // Without the focus on a row, arrow keys scroll the page.
+  // Outside the list, arrow keys scroll the page.
   if (key.startsWith("Arrow") && !target.closest?.(".pane-list")) return false;
   const own = target.closest?.(".turn")?.querySelector(".row");
   const at = all.indexOf(own ?? document.querySelector(".pane-list .row[aria-current]"));

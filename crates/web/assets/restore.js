@@ -26,7 +26,7 @@ export function keepRestore() {
   foot?.watch();
 }
 
-/** Makes the plan again after the workspace has changed, unless the user is looking at it. */
+/** Makes the plan again after the workspace has changed, unless the user is looking at the plan. */
 export function planAgain() {
   if (!document.querySelector("dialog[open]")) foot?.update();
 }
@@ -290,7 +290,7 @@ class Foot {
 /** The time between two checks of a workspace in which an agent is working, in milliseconds. */
 const POLL = 1500;
 
-/** Offers a rollback to a checkpoint on a page other than its own. */
+/** Offers a rollback to a checkpoint on a page other than the checkpoint's. */
 export async function offerRollback(workspace, checkpoint) {
   const label = "Roll back to before this turn";
   const choice = make("input", { type: "radio", name: "action", value: "rollback", checked: true, "data-label": label });

@@ -105,7 +105,7 @@ function debounce(run, wait) {
   };
 }
 
-/** Runs a task once at a time. If it is called while it is running, runs it once more afterwards. */
+/** Makes a task run once at a time. A call during a run makes it run again afterwards. */
 function inTurn(task) {
   let running = false;
   let isDue = false;

@@ -136,7 +136,7 @@ function addBlocks(turn, { html, rest }) {
   showRest(block);
 }
 
-/** Shows the unfinished block. Code appears as code before its fence is closed. */
+/** Shows the unfinished block. Code looks like code even before its fence ends. */
 function showRest({ rest, restNode }) {
   const fence = rest.match(/^\s*(?:```|~~~)[^\n]*\n/);
   if (fence) restNode.replaceChildren(make("pre", {}, make("code", { text: rest.slice(fence[0].length) })));

@@ -9,7 +9,7 @@ const WIDE = matchMedia("(min-width: 1100px)");
 export const scroller = () =>
   WIDE.matches ? document.querySelector("[data-pane=list]") : document.scrollingElement;
 
-/** The address of each chunk's entries, without `part`. */
+/** The address of each chunk's entries, without the parameter `part`. */
 const addresses = new WeakMap();
 // The entries of chunks that are far from the view.
 const hidden = new Map();
@@ -94,7 +94,7 @@ export function showChunk(chunk) {
   if (stale.has(chunk)) updateChunk(chunk);
 }
 
-/** Brings older entries up to date: those in the page immediately, the others when they return. */
+/** Brings older entries up to date: those in the page immediately, the others when shown again. */
 export function updateOlder(fetched) {
   for (const chunk of chunks().filter((chunk) => !fetched.has(chunk))) {
     stale.add(chunk);

@@ -31,7 +31,7 @@ pub trait Home: Send + Sync {
     /// Opens the home, or reopens it if its configuration has changed.
     fn open(&self) -> Result<Arc<Opened>, Problem>;
 
-    /// Adds new entries of the agents' own logs to the ledger.
+    /// Adds new entries from the agents' own logs to the ledger.
     fn catch_up(&self);
 
     /// Checks the agents, the store and the ledger, as `takeback doctor` does. If `is_thorough`,
@@ -179,7 +179,7 @@ impl Work {
         found.ok_or_else(|| Problem::not_found("workspace").into())
     }
 
-    /// Adds new entries of the agents' own logs to the ledger.
+    /// Adds new entries from the agents' own logs to the ledger.
     pub(crate) fn catch_up(&self) {
         self.app.home.catch_up();
     }

@@ -23,7 +23,7 @@ pub(crate) const STYLES: [&str; 3] = [
     include_str!("../assets/charts.css"),
 ];
 
-/// The files, with their names and types.
+/// The files: the name, the type and the content of each.
 const FILES: [(&str, &str, &str); 14] = [
     ("app.css", STYLE, STYLES[0]),
     ("diff.css", STYLE, STYLES[1]),

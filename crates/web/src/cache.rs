@@ -22,8 +22,8 @@ const MAX_KEPT: usize = 64;
 /// read. A file system may give the same time to two changes in quick succession.
 const SETTLED: Duration = Duration::from_millis(100);
 
-/// The age that is needed on a file system whose times are exact only to hundredths of a second or
-/// less.
+/// The minimum age on a file system whose timestamps are accurate only to a hundredth of a second
+/// or worse.
 const COARSELY_SETTLED: Duration = Duration::from_secs(2);
 
 /// Values that change whenever the data of a timeline changes. The data comes from the pins and the
@@ -114,8 +114,8 @@ fn system_time(time: Time) -> SystemTime {
 /// Returns true if a change after `now` would get a later time than `latest`.
 fn is_settled(latest: SystemTime, now: SystemTime) -> bool {
     let since_epoch = latest.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    // On a coarse file system, times are exact to hundredths of a second at best. By chance, a time
-    // on another file system may look the same.
+    // On a coarse file system, times are accurate to hundredths of a second at best. By chance, a
+    // time on a more accurate file system may look coarse, too.
     let is_coarse = since_epoch.subsec_nanos().is_multiple_of(10_000_000);
     let needed = if is_coarse { COARSELY_SETTLED } else { SETTLED };
     now.duration_since(latest).is_ok_and(|age| age > needed)
@@ -138,7 +138,7 @@ mod tests {
         assert!(is_settled(time(5_003), time(5_153)));
         assert!(!is_settled(time(5_000), time(5_153)));
         assert!(is_settled(time(5_000), time(7_001)));
-        // The clock of a server may be ahead.
+        // The clock of a file server may be ahead.
         assert!(!is_settled(time(9_003), time(5_000)));
     }
 }

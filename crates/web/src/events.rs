@@ -256,8 +256,9 @@ pub(crate) fn look_at(opened: &Opened) -> Seen {
     seen
 }
 
-/// Returns the sizes and times of the ledger's files, which change with every write. An empty log
-/// counts as missing, because opening the ledger creates it and closing the ledger deletes it.
+/// Returns the sizes and times of the ledger's files, which change with every write. An empty
+/// write-ahead log is treated as missing, because opening the ledger creates it and closing the
+/// ledger deletes it.
 pub(crate) fn ledger_stamp(path: &Path) -> [Option<(u64, SystemTime)>; 2] {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");

@@ -127,8 +127,8 @@ impl Guard {
         }
         let kind = single_header(headers, CONTENT_TYPE).unwrap_or_default();
         let is_json = kind.split(';').next() == Some("application/json");
-        // A page on another site can use neither this type nor this method unless the server agrees
-        // first.
+        // A browser lets a page on another site send JSON or use DELETE only if the server allows
+        // it first.
         let is_asked = is_json || request.method() == Method::DELETE;
         if is_read || is_asked { Ok(()) } else { Err(Refusal::Kind) }
     }

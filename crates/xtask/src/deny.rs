@@ -18,7 +18,7 @@ pub(crate) fn check_dependencies() -> Result<(), Failure> {
     }
     let program = find_program().ok_or("cargo-deny was installed, but does not run")?;
     check_offline(&program)?;
-    // The database of vulnerabilities is a repository on another host.
+    // This check needs the database of vulnerabilities, a repository on another host.
     run_step(deny(&program).args(["check", "advisories"])).map_err(|failure| {
         format!(
             "{failure}\nif the database of vulnerabilities cannot be fetched, the other checks \

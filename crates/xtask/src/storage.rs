@@ -9,11 +9,10 @@ const MOTO: &str = "5.2.5";
 /// The version of gcp-storage-emulator, a server of Google Cloud Storage.
 const GOOGLE: &str = "2026.7.19";
 
-/// The version of Azurite, a server of Azure Blob Storage. Later ones need a newer Node.
+/// The version of Azurite, a server of Azure Blob Storage. Later versions need a newer Node.
 const AZURITE: &str = "3.35.0";
 
-/// Installs the servers that are missing. The tests that need one that cannot be installed are
-/// skipped.
+/// Installs the servers that are missing. Tests are skipped if their server cannot be installed.
 pub(crate) fn fetch_servers() {
     install_from_pypi("moto", MOTO, &[&format!("moto[server,s3]=={MOTO}")]);
     let package = format!("gcp-storage-emulator=={GOOGLE}");

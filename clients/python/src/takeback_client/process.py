@@ -144,7 +144,7 @@ class ServerProcess:
         except BlockingIOError:
             pass
         except BrokenPipeError:
-            # The end of the output follows, and says more about the cause.
+            # Ignore this error: the output ends, too, and the exit code says more about the cause.
             self._outgoing = memoryview(b"")
 
     def _read_some(self) -> bool:

@@ -169,8 +169,8 @@ impl Conversation {
         self.kept_messages().filter_map(|message| message.origin.clone()).collect()
     }
 
-    /// Returns the agent's own ids for the messages that lie between those to keep, but must be
-    /// left out.
+    /// Returns the agent's own ids for the messages that must be left out although later messages
+    /// are kept.
     fn undone(&self) -> BTreeSet<String> {
         let is_undone = |message: &&MessageOrigin| {
             message.seq < self.last() && !self.kept.contains(&message.seq)
@@ -189,8 +189,8 @@ impl Conversation {
         self.kept.last().copied().unwrap_or(0)
     }
 
-    /// Returns the request to copy a log up to the point where this conversation ends. `kept` is the
-    /// result of [`Conversation::kept`].
+    /// Returns the request to copy a log up to the point where this conversation ends. `kept` is
+    /// the result of [`Conversation::kept`].
     fn request<'a>(
         &'a self,
         opened: &Opened,

@@ -144,8 +144,8 @@ fn put_entry(list: &CstArray, entry: &HookEntry, mark: &CommandMark<'_>) {
             continue;
         }
         if is_there || !mark.is_all_of(&present) {
-            // This is a duplicate, or a group that also contains the user's commands. Those are
-            // kept.
+            // This is a duplicate, or a group that also contains the user's commands. The user's
+            // commands are kept.
             remove_commands(element, mark);
         } else {
             is_there = true;

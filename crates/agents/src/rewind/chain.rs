@@ -45,8 +45,9 @@ fn check_version(lines: &[Line<'_>], known: &str) -> Result<(), RewindError> {
     }
 }
 
-/// Finds the chain of lines from the beginning to the parent of the anchor or, without an anchor,
-/// to the last line to keep. Also returns the id of the last line in the chain.
+/// Finds the chain of lines that begins with the first line. The chain ends with the parent of the
+/// anchor (the first line to leave out) or, without an anchor, with the last line to keep. Also
+/// returns the id of the last line in the chain.
 fn find_chain<'l>(
     lines: &'l [Line<'_>],
     cut: &Cut<'l>,

@@ -9,7 +9,8 @@ use takeback_base::{foreign, hex};
 
 use super::{Copy, Cut, RewindError};
 
-/// Copies a session, with the messages before the anchor that were not left out earlier.
+/// Copies a session up to the anchor, the first message to leave out. Messages that were already
+/// left out earlier are not copied.
 pub(super) fn cut(cut: &Cut<'_>) -> Result<Copy, RewindError> {
     let malformed = |_| RewindError::UnknownFormat("it is not JSON");
     let mut document: Value = serde_json::from_slice(cut.bytes).map_err(malformed)?;
@@ -84,7 +85,7 @@ fn name_parts(message: &Value) -> Vec<String> {
 }
 
 /// Marks the messages of a log that a copy leaves out. A message that the ledger does not have is
-/// treated like the one before it.
+/// treated like the message before it.
 fn mark_left_out(messages: &[Value], cut: &Cut<'_>) -> Result<Vec<bool>, RewindError> {
     let is_anchor = |message: &Value| cut.anchor.is_some_and(|anchor| message["id"] == anchor);
     let anchors = messages.iter().filter(|message| is_anchor(message)).count();

@@ -102,8 +102,8 @@ impl Daemon {
 
     /// Turns the connection into a WebSocket.
     fn shake_hands(&mut self) -> io::Result<()> {
-        // The purpose of the key and the accepted key is to keep proxies from misinterpreting the
-        // connection. There is no proxy on a Unix socket, so any key will do.
+        // The handshake contains keys only to keep proxies from misinterpreting the connection.
+        // There is no proxy on a Unix socket, so any key will do.
         self.stream.write_all(
             b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
               Sec-WebSocket-Key: dGFrZWJhY2sgY2xpZW50IQ==\r\nSec-WebSocket-Version: 13\r\n\r\n",

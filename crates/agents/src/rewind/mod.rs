@@ -103,7 +103,7 @@ pub struct RewindRequest<'a> {
     pub log: &'a LogRef,
     /// The agent's own id for the session.
     pub session: &'a str,
-    /// The agent's own id for the new session. If it is `None`, one is generated.
+    /// The agent's own id for the new session. If it is `None`, an id is generated.
     pub new: Option<&'a str>,
     /// The origins of the messages to keep.
     pub kept: &'a BTreeSet<String>,
@@ -111,9 +111,9 @@ pub struct RewindRequest<'a> {
     pub last: &'a str,
     /// The first message to leave out after the last one to keep; `None` if there is none.
     pub gone: Option<GoneMessage<'a>>,
-    /// The origins of the messages that lie between those to keep, but must be left out. There are
-    /// such messages if a conversation went on after it was taken back in place; only copies for
-    /// Cline can leave them out.
+    /// The origins of the messages that must be left out although later messages are kept. There
+    /// are such messages if a conversation went on after it was taken back in place. Only copies
+    /// for Cline can leave them out.
     pub undone: BTreeSet<String>,
     /// The working directory of the copy, if it differs from that of the original.
     pub moved: Option<MovedDirectory<'a>>,
@@ -191,8 +191,8 @@ struct Cut<'a> {
     /// The agent's own id for the first entry to leave out; `None` if nothing is left out.
     anchor: Option<&'a str>,
     is_prompt: bool,
-    /// The origins of the messages to keep, and of those that lie between them but must be left
-    /// out.
+    /// The origins of the messages to keep, and of those that must be left out although later
+    /// messages are kept.
     kept: &'a BTreeSet<String>,
     undone: &'a BTreeSet<String>,
     moved: Option<MovedDirectory<'a>>,
@@ -216,8 +216,8 @@ impl Copy {
 }
 
 impl Rewind {
-    /// Makes a copy of a conversation that contains only the messages before a given one, and
-    /// checks the copy. Nothing is written to the agent's files yet.
+    /// Makes a copy of a conversation with only the messages to keep, and checks the copy. Nothing
+    /// is written to the agent's files yet.
     pub fn prepare_copy(&self, request: &RewindRequest<'_>) -> Result<PreparedCopy, RewindError> {
         let new = request.new.map_or_else(|| self.new_session(), str::to_owned);
         let cut = match self.way {
@@ -254,8 +254,7 @@ impl Rewind {
         request.with_cut(&bytes, "", cline::list_parts)
     }
 
-    /// True if a conversation that was taken back in place remains so only as long as takeback's
-    /// plugin is installed.
+    /// True if a conversation stays taken back only as long as takeback's plugin is installed.
     pub fn needs_plugin(&self) -> bool {
         self.in_place == InPlace::Plugin
     }
@@ -268,7 +267,8 @@ impl Rewind {
         }
     }
 
-    /// Returns true if a log contains exactly these messages. `own_directory` is for temporary files.
+    /// Returns true if a log contains exactly these messages. `own_directory` is for temporary
+    /// files.
     pub fn is_at(
         &self,
         log: &LogRef,

@@ -186,7 +186,7 @@ impl Import {
         let mut file = durable::with_directory(&path, || durable::Temporary::create_beside(&path))?;
         file.write_all(self.document.to_string().as_bytes())?;
         let path = file.path().display().to_string();
-        // Plugins are not needed, and takeback's own would only slow this down.
+        // The import needs no plugins, and takeback's own plugin would only slow it down.
         run_opencode(&["import", "--pure", &path], &self.directory)
     }
 }

@@ -82,8 +82,8 @@ pub(crate) struct AgentServer {
 /// Hook commands in a user's file.
 pub(crate) struct HookEntries {
     pub(crate) file: &'static str,
-    /// A TOML file that can contain the hooks in place of `file`. Takeback uses this file if the
-    /// file already has hooks and `file` does not exist.
+    /// A TOML file that can contain the hooks in place of `file`. Takeback uses the TOML file if it
+    /// already has hooks and `file` does not exist.
     pub(crate) toml_file: Option<&'static str>,
     pub(crate) format: EntryFormat,
     pub(crate) events: &'static [&'static str],

@@ -44,7 +44,8 @@ pub(crate) fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Replaces or removes the field or list element with number `at`, counted at all depths.
+/// Replaces or removes the field or list element with the number `at`. Nested fields and elements
+/// are counted, too.
 pub(crate) fn mutate_value(value: &mut Value, at: &mut usize, with: Option<&Value>) -> bool {
     let mut removed = None;
     match value {

@@ -1,9 +1,9 @@
-//! Moves the names of subcommands before all options, and adds the default subcommand if the user
-//! named none.
+//! Moves the names of subcommands in front of all options, and adds the default subcommand if the
+//! user named none.
 //!
-//! Clap has no default subcommands. If a command has both subcommands and arguments, clap looks for
-//! subcommands only before all options: `rollback --yes undo` would return to a checkpoint called
-//! `undo`.
+//! Clap has no default subcommands. If a command has both subcommands and arguments, clap
+//! recognizes a subcommand only in front of all options: `rollback --yes undo` would return to a
+//! checkpoint called `undo`.
 
 use std::ffi::OsString;
 
@@ -25,7 +25,7 @@ pub(super) enum Named {
     Help(Vec<OsString>),
 }
 
-/// Moves subcommand names before all options, and adds default subcommands.
+/// Moves subcommand names in front of all options, and adds default subcommands.
 pub(super) fn name_subcommands(mut words: Vec<OsString>, root: &clap::Command) -> Named {
     let (mut command, mut at) = (root, 1);
     loop {
@@ -61,8 +61,8 @@ enum Found<'c> {
     Subcommand(&'c clap::Command, usize),
     /// Another word, or `--`.
     Other,
-    /// There are only options, and one of them asks for help or the version, or the last word is
-    /// `help`.
+    /// Either there are only options and one of them asks for help or the version, or the last word
+    /// is `help`.
     Help,
     /// There are only options.
     Nothing,
@@ -105,7 +105,7 @@ fn default_of(command: &clap::Command) -> Option<&'static str> {
     default.map(|(_, default)| *default)
 }
 
-/// True if one of the options belongs to the command itself and is not global.
+/// True if one of the words is an option that belongs to the command itself and is not global.
 fn has_own_option(words: &[OsString], command: &clap::Command) -> bool {
     let own = command.get_arguments().filter(|option| !option.is_global_set());
     let own: Vec<&str> = own.filter_map(clap::Arg::get_long).collect();

@@ -25,7 +25,7 @@ impl std::fmt::Display for UsageError {
     }
 }
 
-/// The names of takeback's commands in other programs, each with takeback's own name.
+/// Names that other programs use for takeback's commands, each with takeback's own name.
 const SYNONYMS: &[(&str, &str)] = &[
     ("back", "rollback"),
     ("browse", "serve"),
@@ -79,7 +79,8 @@ impl UsageError {
         let mut usage = None;
         for paragraph in paragraphs {
             match paragraph.strip_prefix("tip: ") {
-                // An option is rarely meant as a value.
+                // Skip clap's tip on how to pass an option as a value: that is rarely what the user
+                // meant.
                 Some(tip) if hint.is_none() && !tip.starts_with("to pass ") => {
                     hint = Some(output::join_lines(tip));
                 }
@@ -192,7 +193,7 @@ impl UsageError {
         self.words.get(at)?.to_str().filter(|_| is_first)
     }
 
-    /// Returns true if the words name this command.
+    /// Returns true if this is the innermost command that the words name.
     fn is_in(&self, name: &str) -> bool {
         self.named_commands().last().is_some_and(|command| command.get_name() == name)
     }
@@ -247,7 +248,7 @@ impl UsageError {
     }
 }
 
-/// Rewrites an error message of the library that parses numbers.
+/// Puts clap's error messages about numbers in plainer words.
 fn clarify(message: &str) -> String {
     let message = message.replace(": invalid digit found in string", ": not a whole number");
     let Some((begin, range)) = message.split_once(" is not in ") else { return message };

@@ -1,4 +1,4 @@
-//! `takeback` and `takeback sessions` on a terminal: the history and the sessions as screens.
+//! `takeback` and `takeback sessions` on a terminal: show the history or the sessions on a screen.
 
 use std::io::{self, BufRead, IsTerminal};
 use std::process::ExitCode;
@@ -20,8 +20,8 @@ use crate::output::{self, Capture, Size};
 /// The smallest terminal on which the screen is useful.
 const SMALLEST: Size = Size { columns: 24, rows: 8 };
 
-/// Shows the history as a screen, if the user named no command and the terminal can show it.
-/// Returns `None` if the command has to run instead.
+/// Shows the history or the sessions on a screen. Returns `None` if the terminal cannot show the
+/// screen, or if the command has none. The command then has to run instead.
 pub(crate) fn run(command: &Command, context: &Context) -> Option<Result<ExitCode, Failure>> {
     let screen = match command {
         Command::List(arguments) if !arguments.steps => ScreenKind::History,
@@ -85,7 +85,7 @@ fn find_theme(context: &Context) -> Theme {
     Theme { colors, is_unicode }
 }
 
-/// Takeback's home and the user's programs, for the screen.
+/// The screen's access to takeback's home and to the commands of the CLI.
 struct TerminalHost {
     home: ServedHome,
 }
@@ -155,8 +155,8 @@ impl Host for TerminalHost {
     }
 }
 
-/// Changes the default options of `less`, because with them it would exit if the text fits on the
-/// screen.
+/// Replaces the default options of `less`, because they make it exit at once if the text fits on
+/// the screen.
 fn stay_open(words: Vec<String>) -> Vec<String> {
     match words.as_slice() {
         [program, options] if program == "less" && options == "-FRX" => {

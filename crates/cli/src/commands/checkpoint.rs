@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     pin: bool,
 }
 
-/// A checkpoint that was just taken, or the newest one if nothing has changed since.
+/// A checkpoint that was just taken, or the newest one if nothing has changed since it was taken.
 #[derive(Serialize)]
 pub(crate) struct CheckpointView {
     id: Oid,

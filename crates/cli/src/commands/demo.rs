@@ -121,7 +121,7 @@ fn print_next_steps() {
     println!("  takeback run -- <command>     protect an agent that has no hooks");
     println!("  takeback checkpoint           take a checkpoint by hand");
     println!("  takeback list                 list the checkpoints");
-    println!("  takeback rollback 1           return to the newest one");
+    println!("  takeback rollback 1           return to the newest checkpoint");
 }
 
 /// The scripted agent. It reports its calls, as a real agent does.

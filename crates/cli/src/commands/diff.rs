@@ -134,7 +134,7 @@ fn open_workspace_with<'c>(
     Ok(history::revive_workspace(opened, &path)?)
 }
 
-/// Splits off the first word if it names a checkpoint: the second of the two checkpoints to
+/// Splits off the first word if it names a checkpoint, which is then the second checkpoint to
 /// compare. All other words are paths.
 fn split_second<'h, 'a>(
     words: &'a [PathBuf],

@@ -108,7 +108,7 @@ pub(crate) struct Wanted {
     pub(crate) files: ForkFiles,
     /// True if the workspace's repository is to be copied.
     pub(crate) repository: bool,
-    /// True if the session's own agent is to continue the fork, not takeback's.
+    /// True if the session's own agent is to continue the fork; false if takeback's own agent is.
     pub(crate) for_own_agent: bool,
     /// The agent that the session must belong to.
     pub(crate) agent: Option<String>,
@@ -130,7 +130,8 @@ pub(crate) fn make_fork(
     context: &Context,
 ) -> Result<(ForkPoint, Fork), Failure> {
     let opened = context.opened_anyway()?;
-    // The agent's own log contains the latest messages of the conversation.
+    // Import the latest messages of the conversation, which may be only in the agent's own log so
+    // far.
     logs::catch_up_ledger(context);
     let point = ForkPoint::parse(opened, &context.directory, from)?;
     let Wanted { files, repository, for_own_agent, agent } = wanted;

@@ -256,8 +256,8 @@ fn find_goal(typed: &str, context: &Context) -> Result<GoalRecord, Failure> {
     Ok(context.ledger()?.goal(&id)?)
 }
 
-/// Joins the words of a goal. A pair of quotation marks around them is left out, because a line
-/// that is typed into a chat is not read by a shell.
+/// Joins the words of a goal. Leaves out a pair of quotation marks around them, because no shell
+/// removes it from a line that is typed into a chat.
 fn join_objective(words: &[String]) -> Result<String, Failure> {
     let objective = words.join(" ");
     let objective = objective.trim();
@@ -296,7 +296,7 @@ fn choose_goal(typed: Option<String>, context: &Context) -> Result<GoalRecord, F
     }
 }
 
-/// Describes a goal as data.
+/// Describes a goal as JSON.
 pub(crate) fn describe(id: &str, context: &Context) -> Result<Value, Failure> {
     let goal = context.ledger()?.goal(id)?;
     view_with_checkpoints(&goal, context)

@@ -207,7 +207,7 @@ fn agent_names() -> String {
     agents.map(|agent| agent.name).collect::<Vec<_>>().join(", ")
 }
 
-/// True if the arguments, valid or not, name this command.
+/// True if the command line, valid or not, names this command.
 pub(crate) fn is_asked_for() -> bool {
     let mut words = std::env::args_os().skip(1);
     while let Some(word) = words.next() {
@@ -248,8 +248,8 @@ fn handle_event(
     outcome.failures = failures;
     outcome.view.enabled = true;
     outcome.is_strict |= opened.settings().strict;
-    // An event that cannot be parsed counts as a call only if the hook's argument says so. In
-    // strict mode, `generic` exits with 1 after any failure.
+    // An event that cannot be parsed counts as a call only if the hook's argument names an event
+    // that comes before a call. In strict mode, `generic` exits with 1 after any failure.
     outcome.is_refusable =
         agent.name == "generic" || agent.is_before_tool(arguments.event.as_deref());
     fired::record_run(&context.home, agent.name);

@@ -119,7 +119,7 @@ pub(crate) fn print_list(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Explains the marks, names what is not covered, and shows what can be done with a row.
+/// Explains the marks, names the paths that are not covered, and shows the commands for a row.
 fn print_foot(list: &List, in_agent: bool, limit: usize) {
     let shown = &list.checkpoints[..list.checkpoints.len().min(limit)];
     let Some(example) = find_example(shown) else { return };

@@ -1,4 +1,5 @@
-//! `takeback man-pages`: the manual, generated from the definitions of the commands.
+//! `takeback man-pages`: writes the manual, which is generated from the definitions of the
+//! commands.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,4 @@
-//! One file per command.
+//! The commands of takeback, each in a module of its own.
 
 pub(crate) mod acp;
 #[cfg(not(fuzzing))]

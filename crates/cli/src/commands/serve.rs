@@ -1,4 +1,4 @@
-//! `takeback serve`: the history as web pages.
+//! `takeback serve`: serves the history as web pages.
 
 mod agent;
 
@@ -92,7 +92,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     let _shipper = ResidentShipper::start(context);
     stop_on_signals(server.stopper())?;
     if context.globals.json {
-        // The document is printed on one line, because the server keeps running.
+        // Print the JSON on one line, so that a program can read it while the server keeps running.
         println!("{}", serde_json::json!({ "url": link }));
     } else {
         println!("{link}");
@@ -100,7 +100,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
             "The link opens your history until you stop the server with Ctrl-C. Do not share it."
         );
     }
-    // A program that has started the server is waiting for the link.
+    // A program that has started the server may be waiting for the link.
     let _ = std::io::stdout().flush();
     if arguments.open {
         open_browser(&link);
@@ -176,8 +176,8 @@ impl ServedHome {
         ServedHome(Mutex::new((context.in_directory(&context.directory), None)))
     }
 
-    /// Returns a context whose home is open. Opens it again if another process has replaced the
-    /// configuration or the store.
+    /// Returns a context whose home is open. Opens the home again if another process has replaced
+    /// its configuration or its store.
     pub(super) fn context(&self) -> Result<Context, Failure> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (context, stamp) = &mut *state;

@@ -1,5 +1,5 @@
-//! `/rollback` and `/undo`, typed inside an agent. A second process runs the command, and its
-//! output is shown as the answer.
+//! Answers `/rollback` and `/undo`, which the user types inside an agent. The answer is the output
+//! of the command, which runs in a second process or, for an agent's plugin, in this process.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;

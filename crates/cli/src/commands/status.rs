@@ -1,4 +1,4 @@
-//! `takeback status`: the workspace, the store, the agents and what went wrong, on one page.
+//! `takeback status`: shows the workspace, the store, the agents and what went wrong, on one page.
 
 use std::process::ExitCode;
 
@@ -28,7 +28,7 @@ pub(crate) struct Arguments {}
 /// A summary of the workspace, the store and the agents.
 #[derive(Serialize)]
 struct StatusView {
-    /// `None` if the directory cannot be a workspace.
+    /// The path of the workspace; `None` if the directory cannot be a workspace.
     workspace: Option<AnyPath>,
     /// False if checkpoints are switched off.
     enabled: bool,

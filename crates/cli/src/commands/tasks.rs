@@ -1,4 +1,4 @@
-//! `takeback tasks`: the unfinished work of takeback's own agent.
+//! `takeback tasks`: lists the tasks of takeback's own agent, and continues or stops one.
 
 use std::process::ExitCode;
 

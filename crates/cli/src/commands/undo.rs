@@ -53,7 +53,7 @@ pub(crate) struct Arguments {
     /// Do not touch files outside the workspace
     #[arg(long)]
     workspace_only: bool,
-    // Parsed only so that it can be rejected with a hint.
+    // A row is parsed only so that it can be rejected with a hint.
     #[arg(value_name = "ROW", hide = true)]
     row: Option<String>,
 }

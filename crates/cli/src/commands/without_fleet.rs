@@ -41,7 +41,7 @@ fn without_fleet() -> Failure {
         .hint("install a release, or build takeback with its default features")
 }
 
-/// Returns a problem for `takeback doctor` if this machine is meant to belong to a fleet.
+/// Returns a problem for `takeback doctor` if this machine has settings for a fleet.
 pub(crate) fn find_problem(context: &Context) -> Option<Failure> {
     let (config, _) = Config::read_anyway(&context.home, context.profile());
     (!config.fleet.is_empty()).then(without_fleet)

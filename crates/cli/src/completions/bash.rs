@@ -38,7 +38,8 @@ complete -o bashdefault -o nosort -F _takeback PROGRAM 2>/dev/null ||
 /// The completion adapter for bash.
 pub(super) struct Bash;
 
-/// The values that bash passes if it only lists the choices, because the user pressed Tab twice.
+/// The values of `COMP_TYPE` with which bash asks only for a list of the choices, for example
+/// because the user pressed Tab twice.
 const LISTING: [&str; 2] = ["63", "33"];
 
 impl EnvCompleter for Bash {

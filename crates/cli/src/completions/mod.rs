@@ -20,11 +20,11 @@ use self::values::Values;
 use crate::arguments::Arguments;
 use crate::context::variable;
 
-/// The variable that holds the name of the shell that asks.
+/// The environment variable that holds the name of the shell that asks for completions.
 const VARIABLE: &str = "TAKEBACK_COMPLETE";
 
-/// The end of the script for zsh. If zsh loads the script by itself, it does so at the first Tab,
-/// as the body of the function `_takeback`. That Tab has to be answered as well.
+/// The end of the script for zsh. If zsh loads the script automatically, it runs the script at the
+/// first Tab, as the body of the function `_takeback`. That Tab has to be answered as well.
 const ZSH_AUTOLOAD: &str =
     "[[ ${funcstack[1]} == _takeback ]] && _clap_dynamic_completer_takeback \"$@\"\n";
 
@@ -45,7 +45,7 @@ impl Shell {
         }
     }
 
-    /// Returns the script that makes the shell ask takeback.
+    /// Returns the script that makes the shell ask takeback for completions.
     pub(crate) fn script(self) -> String {
         let mut script = Vec::new();
         let (name, program) = ("takeback", "takeback");
@@ -65,7 +65,8 @@ pub(crate) fn answer_shell(words: &[OsString]) -> bool {
     if variable(VARIABLE).is_none_or(|shell| shell.is_empty()) {
         return false;
     }
-    // A message in the middle of the line that the user is typing would only disturb the user.
+    // Discard error messages, because they would appear in the middle of the line that the user is
+    // typing.
     if let Ok(null) = std::fs::OpenOptions::new().write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stderr(&null);
     }

@@ -11,10 +11,11 @@ use crate::config;
 use crate::context::{Caller, Context};
 use crate::output;
 
-/// The number of sessions that are offered.
+/// The maximum number of sessions that are offered.
 const SESSIONS: usize = 50;
 
-/// The source of the values. It works in the directory that the typed words name.
+/// The source of the values. It uses the directory, the home and the profile that the typed words
+/// name.
 #[derive(Clone)]
 pub(super) struct Values {
     /// `None` if takeback's home cannot be found.
@@ -79,7 +80,7 @@ impl Values {
             .iter()
             .skip(1)
             .filter(|word| word.starts_with(|first: char| first.is_ascii_alphanumeric()));
-        // The first word is the command, which may also be the name of a checkpoint.
+        // Skip the first word: it is the command, but there may be a checkpoint with the same name.
         let paths = names.skip(1).find_map(|word| diff::list_changed_paths(word, context).ok());
         let paths = paths.unwrap_or_default().into_iter();
         paths.map(|path| (path.display().to_string(), String::new())).collect()

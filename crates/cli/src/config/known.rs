@@ -44,7 +44,8 @@ pub(crate) fn find_known(key: &str) -> Option<&'static KnownSetting> {
     SETTINGS.iter().find(|setting| setting.matches(key))
 }
 
-/// Writes a config.toml that lists all settings as comments, for users without such a file.
+/// Returns the text of a config.toml that lists all settings as comments, for users without such a
+/// file.
 pub(crate) fn write_template() -> String {
     let mut text =
         "# The settings of takeback. Remove the # before a setting to change it.\n".to_owned();
@@ -82,7 +83,7 @@ pub(crate) const SETTINGS: &[KnownSetting] = &[
         SWITCH,
         "also delete the history of directories that no longer exist",
     ),
-    setting("checkpoints.enabled", SWITCH, "take checkpoints at all"),
+    setting("checkpoints.enabled", SWITCH, "take checkpoints"),
     setting("checkpoints.exclude", PATTERNS, "paths that are not captured"),
     setting(
         "checkpoints.granularity",
@@ -106,7 +107,11 @@ pub(crate) const SETTINGS: &[KnownSetting] = &[
         NUMBER,
         "the total size of files captured only because a call names them",
     ),
-    setting("checkpoints.max_snapshots", NUMBER, "the number of rows that a workspace keeps"),
+    setting(
+        "checkpoints.max_snapshots",
+        NUMBER,
+        "the number of rows, and of further steps, that a workspace keeps",
+    ),
     setting("checkpoints.max_total_size_mb", NUMBER, "the size of the store"),
     setting("checkpoints.min_interval_hours", NUMBER, "the time between two prunes by age"),
     setting(
@@ -120,7 +125,11 @@ pub(crate) const SETTINGS: &[KnownSetting] = &[
         "the time for which an unused workspace keeps its history",
     ),
     setting("checkpoints.strict", SWITCH, "refuse a call that cannot be fully protected"),
-    setting("checkpoints.timeout_ms", NUMBER, "the longest time that an agent waits"),
+    setting(
+        "checkpoints.timeout_ms",
+        NUMBER,
+        "the longest time that an agent waits for a checkpoint",
+    ),
     setting(
         "fleet.encrypt",
         "all, private or off",

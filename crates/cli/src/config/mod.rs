@@ -162,8 +162,8 @@ fn split_span<T>(spanned: Spanned<T>) -> (std::ops::Range<usize>, T) {
     (spanned.span(), spanned.into_inner())
 }
 
-/// Merges the changes into a table. A changed value replaces the old value, but a table inside the
-/// table is merged with the old one in turn.
+/// Merges the changes into a table. A changed value replaces the old value, but a nested table is
+/// merged with the old nested table.
 fn merge_tables<'t>(tables: &mut DeTable<'t>, changes: DeTable<'t>) {
     for (key, change) in changes {
         let (span, change) = split_span(change);

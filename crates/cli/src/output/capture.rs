@@ -12,7 +12,7 @@ use super::{Sink, output};
 pub(crate) struct CapturedOutput {
     /// The lines for the user, in the order in which they were printed.
     pub(super) lines: Vec<String>,
-    /// The result as data.
+    /// The result as JSON.
     pub(crate) data: Option<Value>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn capture_output<T>(command: impl FnOnce() -> T) -> (T, CapturedOutp
     (result, capture.end())
 }
 
-/// Keeps the result of a command as data, if its output is captured.
+/// Keeps the result of a command as JSON, if the output is captured.
 pub(crate) fn keep_data(value: &impl Serialize) {
     if let Sink::Captured(captured) = &mut output().sink {
         captured.data = serde_json::to_value(value).ok();

@@ -127,7 +127,7 @@ pub(crate) fn write_error_line(line: Arguments<'_>) {
 pub(crate) fn page_lines(words: &[String], lines: &[String]) -> bool {
     let Some(mut pager) = Pager::start(words, "R") else { return false };
     for line in lines {
-        // The user has closed the pager.
+        // An error means that the user has closed the pager.
         if pager.write_line(line).is_err() {
             break;
         }
@@ -146,8 +146,8 @@ pub(crate) fn flush() {
     output().flush();
 }
 
-/// Ends all output, and fails if some of it could not be written. It is not an error if the reader
-/// closed the pipe.
+/// Writes the remaining output, and fails if some output could not be written. It is not an error
+/// if the reader closed the pipe.
 pub(crate) fn finish() -> Result<(), Failure> {
     let mut output = output();
     output.flush();
@@ -358,14 +358,14 @@ pub(crate) fn report_continuation(resume: &Resume) {
     eprintln!("note: the agent's conversation was taken back, too; continue with `{command}`");
 }
 
-/// Writes the command that continues a conversation, as the user can type it anywhere.
+/// Returns the command that continues a conversation, as the user can type it in any directory.
 pub(crate) fn continuation(resume: &Resume) -> String {
     let directory = resume.cwd.iter().map(|directory| format!("cd {} && ", quote_word(directory)));
     let command: Vec<String> = resume.argv.iter().map(|word| quote_word(word)).collect();
     disarm(&format!("{}{}", directory.collect::<String>(), command.join(" ")))
 }
 
-/// Writes the command that continues a conversation, as the user can type it in the current
+/// Returns the command that continues a conversation, as the user can type it in the current
 /// directory.
 pub(crate) fn continuation_from_here(resume: &Resume) -> String {
     let here = std::env::current_dir().ok();

@@ -17,8 +17,8 @@ const DELAY: Duration = Duration::from_secs(1);
 
 const REFRESH: Duration = Duration::from_millis(200);
 
-/// A display of the elapsed time or of a count on standard error. It disappears when this value is
-/// dropped.
+/// A line on standard error that shows the elapsed time or a count. It disappears when this value
+/// is dropped.
 pub(crate) struct Progress {
     counts: Arc<Counts>,
     /// The sender that is dropped to end the thread.
@@ -90,7 +90,7 @@ impl Progress {
 }
 
 impl Counts {
-    /// Describes the count so far. Returns `None` as long as nothing is counted.
+    /// Describes the count so far. Returns `None` as long as nothing has been counted.
     fn describe(&self, noun: &str) -> Option<String> {
         let handled = self.handled.load(Ordering::Relaxed).saturating_sub(self.before);
         let done = self.done.load(Ordering::Relaxed) + handled;

@@ -76,7 +76,8 @@ impl Column {
     }
 
     /// Allows the column to be shortened to the width `to` if a row is too long. Columns with lower
-    /// ranks are shortened first. A column that can shrink to 0 is left out entirely, never cut.
+    /// ranks are shortened first. A column that can shrink to 0 is never cut: it is left out
+    /// entirely.
     pub(crate) const fn shrinks(self, rank: u8, to: usize) -> Column {
         Column { shrinks: Some(Shrinks { rank, to }), ..self }
     }
@@ -239,8 +240,8 @@ impl Table {
         }
     }
 
-    /// Changes the width of a column. `new_width` computes it from the current width: once for all
-    /// rows, or for each row separately if the column is free.
+    /// Changes the width of a column. `new_width` computes the new width from the current one: once
+    /// for all rows, or for each row separately if the column is free.
     fn resize(
         &mut self,
         at: usize,

@@ -1,10 +1,11 @@
 //! Slash commands: `/rollback`, `/search`, `/model` and others.
 //!
 //! This is the only dispatcher. [`answer_line`] answers a line for every front end: for the
-//! terminal of `takeback chat`, for the pages of `takeback serve`, and for other programs through
-//! the method `slash` of `takeback rpc`. The commands of takeback run in this process, and their
-//! output becomes the answer: text for the user, and the document that `--json` prints. A command
-//! that concerns a running conversation also has an action, which the front end carries out.
+//! terminal of `takeback chat`, for editors through `takeback acp`, for the pages of
+//! `takeback serve`, and for other programs through the method `slash` of `takeback rpc`. The
+//! commands of takeback run in this process, and their output becomes the answer: text for the
+//! user, and the document that `--json` prints. A command that concerns a running conversation also
+//! has an action, which the front end carries out.
 
 mod line;
 mod result;
@@ -219,7 +220,7 @@ fn answer_goal(words: &[&str], context: &Context) -> Result<SlashAnswer, Failure
                 None => Ok(run_words(&[&["goal"], words].concat(), context)),
             }
         }
-        // The caller explains the usage.
+        // The words are wrong: let the command explain its usage.
         _ => Ok(run_words(&[&["goal"], words].concat(), context)),
     }
 }

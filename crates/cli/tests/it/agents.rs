@@ -544,7 +544,7 @@ fn strict_mode_refuses_unprotected_calls_in_each_agents_format() {
         configure(&scene.session, "");
         let output = run(story.write[0]);
         assert_eq!(output.status.code(), Some(0), "{}", story.agent);
-        // The user is told.
+        // Instead, the user gets a warning.
         let said = String::from_utf8(output.stdout).unwrap();
         let answer: Value = serde_json::from_str(&said).unwrap_or_default();
         let shown = match story.agent {

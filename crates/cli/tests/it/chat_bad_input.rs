@@ -131,7 +131,7 @@ fn a_turn_ends_if_the_model_makes_the_same_mistake_again_and_again() {
         );
         assert!(said.contains(told) && said.contains(&stopped), "{said}");
         assert_eq!(server.requests().len() - before, 3, "{prompt}");
-        // The user decides how the conversation continues.
+        // The conversation continues with the user's next prompt.
         let answer = chat_output(&session, &["chat", "--resume", "-p", "hello"]);
         assert_eq!(answer, "Hello.\n");
     }

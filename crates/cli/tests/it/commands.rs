@@ -235,7 +235,7 @@ Global options:
 Examples:
   takeback install claude           protect what Claude Code does from now on
   takeback                          browse the history of this directory, and take things back
-  takeback rollback 1               return to the newest one
+  takeback rollback 1               return to the newest checkpoint
   takeback rollback 1 src/main.rs   only this file
   takeback rollback undo            undo the rollback
   takeback undo                     take back only what the agent changed in its last turn

@@ -74,7 +74,7 @@ fn bash_completes_commands_and_checkpoints_and_sessions_and_paths_and_settings()
     assert_eq!(ask("takeback config set max_sn"), Vec::<String>::new());
     assert_eq!(ask("takeback config set checkpoints.max_sn"), ["checkpoints.max_snapshots"]);
     assert_eq!(ask("takeback install cla"), ["claude"]);
-    // Bash already has the part before the colon.
+    // Once the line contains the colon, bash offers only the part after it.
     assert_eq!(ask("takeback sessions show mi"), ["mine:s1"]);
     assert_eq!(ask("takeback sessions show mine:"), ["s1"]);
     let elsewhere = format!("takeback -C {} show g", session.project().display());

@@ -105,7 +105,7 @@ fn a_manual_checkpoint_retries_a_workspace_that_had_too_many_files() {
 #[test]
 fn a_database_captured_while_being_written_is_marked() {
     let session = Session::new();
-    // The log is too large to be captured, so the captured database is inconsistent.
+    // The write-ahead log is too large to be captured, so the captured database is inconsistent.
     configure(&session, "[checkpoints]\nmax_file_size_mb = 1\n");
     let connection = Connection::open(session.project().join("app.db")).unwrap();
     connection.pragma_update(None, "journal_mode", "WAL").unwrap();

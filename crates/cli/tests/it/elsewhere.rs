@@ -273,7 +273,7 @@ fn a_turn_that_changed_only_files_outside_the_workspace_can_be_undone() {
     session.json(&["rollback", "undo"]);
     session.json(&["rollback", "undo"]);
     assert!(!notes.exists());
-    // The user has already restored the notes.
+    // This time, the user has already restored the notes before the undo.
     fs::write(&notes, "1").unwrap();
     session.json(&["undo"]);
     assert_eq!(session.read("a"), "1");
@@ -293,7 +293,7 @@ fn a_deleted_and_recreated_file_returns_to_its_state_at_the_checkpoint() {
         agent.is_done();
     }
     let read = || fs::read_to_string(&note).ok();
-    // The file was missing just before the second command.
+    // Row 2 is the second command. Just before it, the file was missing.
     for (to, content) in [("2", None), ("3", Some("the user's")), ("1", Some("2\n"))] {
         let done = session.json(&["rollback", to]);
         assert_eq!(read().as_deref(), content, "{to}: {done:#}");

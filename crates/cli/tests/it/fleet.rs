@@ -220,7 +220,7 @@ fn a_task_whose_machine_is_gone_continues_on_another() {
     let id = task["id"].as_str().unwrap();
     let resume = ["tasks", "resume", id, "--here"];
     let refused = text_of(&chat(&second, &resume).output().unwrap());
-    assert!(refused.contains("are not those that the task was working on"), "{refused}");
+    assert!(refused.contains("differ from those that the task was working on"), "{refused}");
     assert!(refused.contains("--accept-files"), "{refused}");
     fs::copy(first.project().join("note.txt"), second.project().join("note.txt")).unwrap();
     let output = chat(&second, &resume).output().unwrap();

@@ -126,7 +126,7 @@ $ takeback fork s1@9
 ! hint: `takeback sessions show mine:s1` shows the conversation
 [exit Some(1)]
 $ takeback fork s1@
-! error: \"s1@\" does not say which turn or checkpoint
+! error: no turn or checkpoint follows the @ in \"s1@\"
 ! hint: write SESSION@TURN, SESSION@CHECKPOINT or SESSION@now
 [exit Some(1)]
 $ takeback fork other@3
@@ -170,7 +170,7 @@ fn if_the_exact_state_is_unknown_the_nearest_states_are_named() {
     // The end of the turn may be captured before or after the edit.
     let error = said(&session.output(&["fork", "s1@3", "../fork"]));
     assert!(error.contains("turn 3 of mine:s1 is unknown"), "{error}");
-    assert!(error.contains("because: the last state before it is "), "{error}");
+    assert!(error.contains("because: the last state before it: "), "{error}");
     assert!(error.contains("hint: `mine:s1@"), "{error}");
     session.takeback(&["fork", "s1@now", "../fork"]);
     session.assert(

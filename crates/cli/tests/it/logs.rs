@@ -56,7 +56,7 @@ fn the_logs_of_every_agent_are_imported_once_and_can_be_searched() {
         assert!(found["total"].as_u64() >= Some(1), "{agent}");
     }
     assert_eq!(session.json(&["sessions", "verify"])["whole"], true);
-    // In the format of an API, every call is followed by its result.
+    // In the format of a model's API, every call must be followed by its result.
     let id = "claude:f0496092-94a1-42f2-acea-c1c781398f1a";
     let sent = session.json(&["sessions", "show", id, "--format", "anthropic"]);
     assert!(sent.to_string().contains("call_000002_0"), "{sent}");
@@ -140,7 +140,7 @@ impl<'s> Claude<'s> {
         fs::create_dir_all(log.parent().unwrap()).unwrap();
         let claude = Claude { session, id, directory, log, entries: 0 };
         claude.tell(json!({ "hook_event_name": "SessionStart", "source": "startup" }));
-        // From now on takeback knows the path of the log, which does not exist yet.
+        // Wait until takeback knows the path of the log, which does not exist yet.
         eventually("the log is known", || {
             let sql = "SELECT count(*) FROM bookmarks WHERE log = ?1";
             let count = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);

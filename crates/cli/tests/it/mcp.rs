@@ -179,7 +179,7 @@ fn a_rollback_needs_the_approval_of_the_user() {
     let (text, failed) = text_of(&agent.take_result(id));
     assert!(text.contains("Restored") && text.contains("rollback undo") && !failed, "{text}");
     assert_eq!(session.read("a"), "1\n");
-    // There is nothing left to ask about.
+    // The workspace now equals the checkpoint, so there is nothing to ask about.
     let (text, _) = agent.call("restore_checkpoint", &json!({ "checkpoint": 1 }));
     assert!(text.contains("Nothing to restore"), "{text}");
     agent.end();

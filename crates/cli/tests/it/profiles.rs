@@ -170,7 +170,7 @@ fn an_error_in_a_profile_names_the_line_even_if_the_profile_is_not_used() {
         "
 $ takeback config
 ! error: ~/.takeback/config.toml, line 2: invalid type: integer `1`, expected a boolean
-! hint: `enabled` is true or false: take checkpoints at all
+! hint: `enabled` is true or false: take checkpoints
 [exit Some(1)]
 $ takeback config
 ! error: ~/.takeback/config.toml, line 2: unknown field `checkpoint`, expected one of `checkpoints`, `ledger`, `protection`, `fleet`, `chat`, `prices`, `providers`

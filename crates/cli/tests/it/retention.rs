@@ -470,7 +470,7 @@ fn an_older_layout_is_set_aside_and_can_be_imported() {
     let session = Session::new();
     let old = old_workspace(&session, "old", 0);
     session.output(&["checkpoints", "clear", "-f"]);
-    // This is the layout that takeback finds on its first start.
+    // Recreate the older layout, as takeback finds it when it runs for the first time.
     let checkpoints = session.base().join(".takeback/checkpoints");
     fs::remove_dir_all(&checkpoints).unwrap();
     fs::create_dir(&checkpoints).unwrap();
@@ -506,7 +506,7 @@ fn a_busy_workspace_is_left_for_the_next_run() {
     let one = workspace_with_checkpoints(&session, "one", &[b"1".to_vec()]);
     let workspaces = fs::read_dir(store_path(&session).join("workspaces")).unwrap();
     let lock = workspaces.map(|entry| entry.unwrap().path().join("lock")).next().unwrap();
-    // This process holds a file lock, which is released when the process ends.
+    // This command holds the lock of the workspace until it ends.
     let mut user = Command::new("flock")
         .arg("--no-fork")
         .arg(&lock)

@@ -61,7 +61,7 @@ fn a_line_that_is_too_long_is_skipped() {
     for _ in 0..(most >> 20) + 1 {
         client.send(&piece);
     }
-    // The rest of the long line does not count as a line of its own.
+    // The rest of the long line is not treated as another line.
     let rest = br#"{"jsonrpc":"2.0","id":"rest","method":"config.get"}"#;
     assert_error(&mut client, rest, &Value::Null, -32600, "the line is longer than 67108864 bytes");
 }

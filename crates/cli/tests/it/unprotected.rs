@@ -125,7 +125,7 @@ fn an_ignored_file_that_an_earlier_rollback_changed_returns_to_the_chosen_moment
     agent.turn("change a", "a", "2");
     let rows = rows(&session);
     let id = |row: usize| rows[row]["id"].as_str().unwrap();
-    // Of the checkpoints so far, only those of the first turn have the ignored file.
+    // Of the checkpoints so far, only those of the first turn contain the ignored file.
     session.json(&["rollback", id(1)]);
     assert_eq!((session.read("a"), session.read("out/x")), ("1".into(), "1".into()));
     agent.turn("change x again", "out/x", "3");

@@ -1,6 +1,6 @@
 -- The fleet's ledger. Times are milliseconds since 1970. `record` holds the whole row: a byte that
--- says how it is encoded, then JSON, compressed or encrypted. The other columns are what statements
--- select, sort and add up by.
+-- says how it is encoded, then JSON, compressed or encrypted. Queries use the other columns to
+-- filter, sort and add up rows.
 
 CREATE SCHEMA IF NOT EXISTS takeback;
 
@@ -8,7 +8,8 @@ CREATE TABLE takeback.fleet (
     one        boolean PRIMARY KEY DEFAULT true CHECK (one),
     id         text NOT NULL,
     schema     integer NOT NULL,
-    -- A digest by which a machine recognizes the fleet's key. The key itself is not here.
+    -- A digest by which a machine recognizes the fleet's key. The key itself is not in the
+    -- database.
     key_check  text NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now()
 );

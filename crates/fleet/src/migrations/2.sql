@@ -15,7 +15,8 @@ CREATE TABLE takeback.tasks (
     position    bigint NOT NULL DEFAULT 0,
     seq         bigint NOT NULL DEFAULT 0,
     entry_epoch bigint NOT NULL DEFAULT 0,
-    -- The last entry before `writer` took over from another machine.
+    -- The number and epoch of the last journal entry before `writer` took over from another
+    -- machine.
     from_seq    bigint NOT NULL DEFAULT 0,
     from_epoch  bigint NOT NULL DEFAULT 0,
     state       text NOT NULL DEFAULT 'idle',

@@ -1,4 +1,4 @@
-//! What the environment says about access to object storage.
+//! Credentials and servers for object storage, as the environment variables specify them.
 
 use std::path::PathBuf;
 

@@ -12,7 +12,7 @@ const SCHEMES: [(&str, Provider); 3] =
 /// The place where a fleet keeps its checkpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ObjectsAddress {
-    /// A directory, for example of a network file system.
+    /// A directory, for example on a network file system.
     Directory(PathBuf),
     /// A bucket on a server. The prefix is empty or ends with a slash.
     Server { provider: Provider, bucket: String, prefix: String },
@@ -40,7 +40,7 @@ impl ObjectsAddress {
             text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte))
         };
         let has_bad_part = |part: &str| part.is_empty() || part == "." || part == "..";
-        // At Google, a name that consists of the parts of a domain may be longer.
+        // Google allows longer names if they consist of parts that are separated by dots.
         let longest = if provider == Provider::Google { 222 } else { 63 };
         let is_bad_length = bucket.len() < 3 || bucket.len() > longest;
         if is_bad_length || !is_plain(bucket) || bucket.contains("..") {

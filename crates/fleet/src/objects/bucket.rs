@@ -13,7 +13,7 @@ use super::error::ObjectsError;
 
 /// A place for objects. Objects are created once, and never replaced.
 pub(crate) trait Bucket: Send + Sync {
-    /// Returns the address as people see it.
+    /// Returns the name of the bucket for messages to the user.
     fn target(&self) -> &str;
 
     /// Writes the content of an object to `out`. Returns false if there is no such object.
@@ -73,7 +73,7 @@ impl Content<'_> {
     }
 }
 
-/// The objects with a prefix at one moment.
+/// The objects whose keys begin with a prefix, as they were at one moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Listing {
     pub(crate) objects: Vec<ListedObject>,
@@ -111,7 +111,7 @@ impl<R: Read> Read for LimitedReader<R> {
         if let Some(early) = due.checked_sub(self.started.elapsed()) {
             std::thread::sleep(early);
         }
-        // A tenth of a second's worth at a time keeps the rate even.
+        // Reading at most a tenth of a second's worth at a time keeps the rate even.
         let piece = (limit / 10).clamp(1, buffer.len().max(1) as u64) as usize;
         let length = buffer.len().min(piece);
         let count = self.inner.read(&mut buffer[..length])?;

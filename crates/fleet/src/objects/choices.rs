@@ -9,11 +9,11 @@ use super::error::ObjectsError;
 use super::layout::{Inventory, RemoteRef};
 use super::state::UploadState;
 
-/// With more packs than this, small packs are merged into one.
+/// The number of packs above which small packs are merged into one.
 const MANY_PACKS: usize = 24;
 
-/// The slack in bytes before the packs in the bucket are rewritten because they are larger than
-/// those in the store.
+/// The number of bytes by which the packs in the bucket may exceed those in the store, in addition
+/// to 5 percent, before they are rewritten.
 const SLACK: u64 = 128 << 10;
 
 /// Lists the pins of the local store, workspace by workspace, oldest first.
@@ -44,9 +44,9 @@ pub(super) fn count_used(inventory: &Inventory) -> usize {
     inventory.packs.iter().filter(|pack| pack.gone.is_none()).count()
 }
 
-/// Chooses the packs to merge. Each of the other packs is larger than all smaller ones together, so
-/// few packs remain. If the packs have become larger than those of the store, which may have found
-/// better deltas, all are rewritten.
+/// Chooses the packs to merge. If there are many packs, chooses small ones, so that each remaining
+/// pack is larger than all smaller packs together. If the packs in the bucket are much larger than
+/// those in the store, chooses all of them, because the store may have found better deltas.
 pub(super) fn choose_replaced(
     store: &Store,
     inventory: &Inventory,
@@ -77,8 +77,8 @@ pub(super) fn choose_replaced(
     Ok(packs.into_iter().take(merged).map(|(_, digest)| digest.clone()).collect())
 }
 
-/// Chooses the commits to traverse: for each workspace, the newest first. If nothing that is in the
-/// bucket has to be rewritten, the new ones and the newest one that is there are enough, because an
+/// Chooses the commits to traverse: for each workspace, the newest first. If no pack in the bucket
+/// has to be rewritten, the new commits and the newest uploaded commit are enough, because an
 /// uploaded checkpoint is complete.
 pub(super) fn choose_histories(
     local: &[RemoteRef],

@@ -1,5 +1,5 @@
 //! Claims: numbered objects that show that all uploads under a machine's identity come from one
-//! home. A copied home, or one that was restored from an older copy, finds a number that it does not
+//! home. A copied home, or one that was restored from an older copy, finds a claim that it does not
 //! know.
 
 use serde::{Deserialize, Serialize};
@@ -24,8 +24,8 @@ struct FleetObject {
 }
 
 impl Objects {
-    /// Makes sure that the bucket belongs to this machine's fleet. If the bucket belongs to none,
-    /// it becomes this fleet's if `create` is true. Returns the id of the bucket.
+    /// Makes sure that the bucket belongs to this machine's fleet. If the bucket belongs to no
+    /// fleet and `create` is true, it becomes this fleet's bucket. Returns the id of the bucket.
     pub(super) fn check_fleet(&self, create: bool) -> Result<String, ObjectsError> {
         let target = || self.bucket.target().to_owned();
         for _ in 0..2 {
@@ -46,7 +46,7 @@ impl Objects {
             if !create {
                 return Err(ObjectsError::Empty { target: target() });
             }
-            // Another fleet may do the same at this moment: the object is read again.
+            // Another fleet may create the object at the same moment, so it is read again.
             let object = FleetObject {
                 version: VERSION,
                 fleet: self.identity.fleet.clone(),

@@ -1,6 +1,6 @@
 //! Deleting what this machine's checkpoints no longer need from its part of the bucket.
 //!
-//! Deletion takes two steps. The first one creates a mark. A later one deletes what has had its mark
+//! Deletion takes two steps. The first run creates a mark. A later run deletes what has been marked
 //! for the grace period, by the storage's clock, and is still not needed. An upload never relies on
 //! a pack with a mark. A checkpoint is marked before the packs that only it needs, so it can be
 //! pulled until its own grace period ends.
@@ -22,7 +22,7 @@ use super::layout::{Inventory, ListedPack, RemoteRef, machine_prefix};
 pub struct CollectOptions {
     /// The time between a mark and the deletion.
     pub grace: Duration,
-    /// True to change nothing.
+    /// True to change nothing, and only count what would be deleted.
     pub dry_run: bool,
     /// True to delete the checkpoints of stores that this home had earlier.
     pub earlier_stores: bool,
@@ -43,11 +43,11 @@ pub struct Collected {
     pub waiting_packs: u64,
     /// The size of these packs.
     pub waiting_bytes: u64,
-    /// The number of checkpoints of stores that this home had earlier. They are kept, and so are
-    /// all packs.
+    /// The number of checkpoints that were kept because they come from stores that this home had
+    /// earlier. If there are any, all packs are kept as well.
     pub earlier: u64,
-    /// True if no packs were considered, because the local store is damaged: the bucket may have
-    /// what it has lost.
+    /// True if the local store is damaged. In that case, no packs are deleted, because the bucket
+    /// may have objects that the store has lost.
     pub is_store_damaged: bool,
 }
 
@@ -113,8 +113,8 @@ impl Objects {
         Ok(collected)
     }
 
-    /// Chooses the packs that together have all needed objects, the newest first: a merged pack is
-    /// newer than those that it replaces.
+    /// Chooses packs that together have all needed objects. Prefers newer packs, because a merged
+    /// pack is newer than the packs that it replaces.
     fn choose_used(
         &self,
         inventory: &Inventory,
@@ -139,8 +139,8 @@ impl Objects {
         Ok(used)
     }
 
-    /// Finds the workspaces whose checkpoints did not come from this store: the home had another
-    /// store earlier. A workspace whose facts cannot be read counts as one of them.
+    /// Finds the workspaces whose checkpoints come from a store that this home had earlier.
+    /// Includes workspaces about which the bucket has no facts.
     pub(super) fn find_foreign_workspaces(
         &self,
         store: &Store,
@@ -250,7 +250,7 @@ impl Sweep<'_> {
         }
     }
 
-    /// Returns true if the pack was deleted.
+    /// Deletes a pack, or updates its mark. Returns true if the pack was deleted.
     fn handle_pack(
         &mut self,
         pack: &ListedPack,
@@ -263,7 +263,7 @@ impl Sweep<'_> {
             (true, None) => {}
             (true, Some(_)) => self.remove(&mark)?,
             (false, _) if is_due => {
-                // Without its index, a pack is invisible.
+                // The index is removed first: without it, the pack is invisible.
                 let prefix = machine_prefix(&self.objects.identity.machine);
                 self.remove(&format!("{prefix}packs/{}", pack.name.index_file()))?;
                 self.remove(&format!("{prefix}packs/{}", pack.name.pack_file()))?;
@@ -283,8 +283,9 @@ impl Sweep<'_> {
         Ok(false)
     }
 
-    /// Deletes the files of packs that are not complete and will never be, and marks without
-    /// objects. The files of an upload that was cut off are staged here, and are kept.
+    /// Deletes the files of packs that will never be complete, and marks whose pack or checkpoint
+    /// no longer exists. Keeps files that are still staged on this machine, because the next upload
+    /// completes their packs.
     fn sweep_halves(&mut self, inventory: &Inventory, grace: i64) -> Result<(), ObjectsError> {
         for half in &inventory.halves {
             let file = half.key.rsplit('/').next().unwrap_or_default();
@@ -306,7 +307,7 @@ impl Sweep<'_> {
     }
 }
 
-/// Groups commits by workspace, the newest first.
+/// Groups commits by workspace. In each group, the newest commit comes first.
 fn group_histories(local: &[RemoteRef]) -> Vec<Vec<Oid>> {
     let mut histories: BTreeMap<&WorkspaceId, Vec<Oid>> = BTreeMap::new();
     for found in local.iter().rev() {

@@ -13,7 +13,7 @@ use super::error::ObjectsError;
 /// The directory for files that are being written. Its content is never listed.
 const TEMPORARY: &str = "tmp";
 
-/// A bucket in a directory that exists.
+/// A bucket in an existing directory.
 pub(crate) struct DirectoryBucket {
     root: PathBuf,
     target: String,
@@ -21,8 +21,8 @@ pub(crate) struct DirectoryBucket {
 }
 
 impl DirectoryBucket {
-    /// Opens a directory, which must exist: if a file system is not mounted, the files must not end
-    /// up elsewhere.
+    /// Opens a directory. Fails if it does not exist. It is not created, because if its file system
+    /// is not mounted, the files would end up on a different one.
     pub(crate) fn open(
         root: &Path,
         bytes_per_second: Option<u64>,
@@ -129,7 +129,7 @@ impl Bucket for DirectoryBucket {
             let mut listing = Listing::default();
             self.list_into(&self.root, prefix, &mut listing)?;
             listing.objects.sort_by(|a, b| a.key.cmp(&b.key));
-            // The time of a new file is that of the file system's clock.
+            // The timestamp of a new file shows the time of the file system's clock.
             let temporary = self.root.join(TEMPORARY);
             let probed = fs::create_dir_all(&temporary)
                 .and_then(|()| Temporary::create_in(&temporary))

@@ -72,7 +72,7 @@ pub enum ObjectsError {
 }
 
 impl ObjectsError {
-    /// Returns a function that turns a system error into an error for a file of this machine.
+    /// Returns a function that turns a system error into an error about a file on this machine.
     pub(crate) fn file(path: &std::path::Path) -> impl FnOnce(io::Error) -> ObjectsError {
         let path = path.to_owned();
         move |source| ObjectsError::File { path, source }

@@ -27,11 +27,12 @@ pub(super) struct WorkspaceFacts {
     pub(super) single_file: bool,
 }
 
-/// The mark at the beginning of encrypted facts.
+/// The first byte of encrypted facts.
 pub(super) const SEALED_FACTS: u8 = b'*';
 
 impl Objects {
-    /// Finds the facts about workspaces that the bucket lacks: keys and contents.
+    /// Finds the facts about workspaces that the bucket lacks. Returns the key and content of each
+    /// object that has to be created.
     pub(super) fn find_missing_facts(
         &self,
         store: &Store,
@@ -52,8 +53,9 @@ impl Objects {
                 single_file: info.single_file,
             };
             let json = serde_json::to_vec(&facts).expect("it has only text");
-            // The name depends on the facts, not on their encryption, so that equal facts have one
-            // name. The key keeps others from guessing the path.
+            // The digest is computed from the facts before they are encrypted, so that equal facts
+            // have the same name. It includes the fleet's key, so that the path cannot be guessed
+            // from the name.
             let mut hasher = Sha256::new();
             if let Some(key) = &self.key {
                 hasher.update(key.0);

@@ -11,13 +11,14 @@ use super::Objects;
 use super::error::ObjectsError;
 use super::layout::{Inventory, ListedPack, RemoteRef};
 
-/// The packs of one machine, and what has been downloaded of them.
+/// The packs of one machine, some of which have been downloaded.
 pub(super) struct Fetcher<'o> {
     objects: &'o Objects,
     machine: String,
-    /// The packs: those without a mark first, the newest first.
+    /// The packs: first those without a mark, then those with one. Newer packs come before older
+    /// ones.
     packs: Vec<ListedPack>,
-    /// The packs that have an object, by number.
+    /// The numbers of the packs that have an object.
     places: HashMap<Oid, Vec<u32>>,
     fetched: HashSet<u32>,
     /// The packs and indexes that are damaged or missing, with the reasons.
@@ -60,7 +61,7 @@ impl<'o> Fetcher<'o> {
         Ok(fetcher)
     }
 
-    /// Remembers that a pack cannot be used. Any other problem is an error.
+    /// Remembers that a pack is damaged or missing. Returns an error for any other problem.
     fn note_damage(&mut self, number: u32, error: ObjectsError) -> Result<(), ObjectsError> {
         match error {
             ObjectsError::Damaged { .. } | ObjectsError::Missing { .. } => {
@@ -102,7 +103,7 @@ impl<'o> Fetcher<'o> {
             let kept = self.objects.cached_index(&pack.name);
             match std::fs::copy(&kept, &index) {
                 Ok(_) => Ok(()),
-                // Another process has removed the copy.
+                // Another process has removed the cached index.
                 Err(_) => self.objects.fetch_index(&self.machine, &pack.name, &index),
             }
         });
@@ -131,7 +132,7 @@ pub(super) struct ScratchStore {
 }
 
 impl ScratchStore {
-    /// Creates an empty store. Removes those that killed processes left behind.
+    /// Creates an empty store. Removes the stores that killed processes left behind.
     pub(super) fn create(objects: &Objects) -> Result<ScratchStore, ObjectsError> {
         let parent = objects.files.path_in_new("scratch")?;
         for entry in std::fs::read_dir(&parent).into_iter().flatten().flatten() {
@@ -153,7 +154,7 @@ impl ScratchStore {
         self.directory.join("store/objects/pack")
     }
 
-    /// Gives the store the refs of a machine.
+    /// Creates the refs of a machine in the store.
     pub(super) fn place_refs<'a>(
         &self,
         refs: impl Iterator<Item = &'a RemoteRef>,

@@ -1,4 +1,4 @@
-//! The keys of objects, and what a listing of them says.
+//! The keys of objects, and reading a listing of them.
 //!
 //! ```text
 //! fleet.json                                                 the fleet that the bucket belongs to
@@ -11,7 +11,8 @@
 //! machines/<machine>/gone/refs/<workspace>/<seq>-<commit>    a mark: the checkpoint was deleted
 //! ```
 //!
-//! Everything is created once and never replaced. Only a machine itself writes below its id.
+//! Everything is created once and never replaced. Only the machine itself writes objects below its
+//! id.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -64,7 +65,7 @@ impl RemoteRef {
     }
 }
 
-/// A pack: its own digest and that of its index.
+/// The name of a pack: the digests of the pack and of its index.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct PackName {
     pub(crate) pack: String,
@@ -82,7 +83,7 @@ impl PackName {
         format!("{}.{}.{extension}", self.pack, self.index)
     }
 
-    /// Parses the name of the file of an index.
+    /// Parses the file name of an index.
     pub(crate) fn parse_index_file(file: &str) -> Option<PackName> {
         let mut parts = file.split('.');
         let (pack, index, extension) = (parts.next()?, parts.next()?, parts.next()?);

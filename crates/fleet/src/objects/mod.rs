@@ -2,8 +2,8 @@
 //!
 //! Each machine uploads its own checkpoints, under its own id, in a detached process: packs that
 //! are built for upload (`takeback_tree::Store::export`), their indexes, and one small object for
-//! each checkpoint. Everything is immutable and created once, so nothing contends. `layout` describes
-//! the keys.
+//! each checkpoint. Everything is created once and never changed, so uploads cannot conflict.
+//! `layout` describes the keys.
 
 mod access;
 mod address;
@@ -102,7 +102,7 @@ impl Objects {
         Ok(Objects { bucket, files, identity, key, encrypt, name, lock_wait })
     }
 
-    /// Returns the address as people see it.
+    /// Returns the name of the bucket for messages to the user.
     pub fn target(&self) -> &str {
         self.bucket.target()
     }
@@ -112,7 +112,7 @@ impl Objects {
         LastUpload::read(&self.files)
     }
 
-    /// Takes the lock that only one process of this machine holds at a time.
+    /// Takes the lock that only one process of this machine can hold at a time.
     fn lock(&self) -> Result<FileLock, ObjectsError> {
         let path = self.files.path_in_new("objects.lock")?;
         let lock = FileLock::exclusive_within(&path, &self.lock_wait);
@@ -160,8 +160,8 @@ fn open_bucket(
     Ok(Box::new(bucket))
 }
 
-/// Makes the next upload accept what the bucket has from this machine, because this home was restored
-/// from an older copy.
+/// Makes the next upload accept the earlier uploads of this machine as this home's own. This is
+/// needed after the home was restored from an older copy.
 pub(crate) fn accept_uploads(files: &Files) -> Result<(), crate::FleetError> {
     match UploadState::reset(files) {
         Err(ObjectsError::Fleet(error)) => Err(error),

@@ -33,7 +33,7 @@ impl Purpose {
     }
 }
 
-/// A writer that computes the SHA-256 of what passes through.
+/// A writer that computes the SHA-256 of the bytes that pass through it.
 struct HashingWriter<W> {
     inner: W,
     hasher: Sha256,

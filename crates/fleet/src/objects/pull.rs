@@ -16,7 +16,7 @@ use super::layout::{Inventory, RemoteRef, WORKSPACES, machine_prefix, workspaces
 use super::packs::Purpose;
 use super::{Objects, stream};
 
-/// A workspace of which the bucket has checkpoints.
+/// A workspace that has checkpoints in the bucket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct RemoteWorkspace {
@@ -54,7 +54,8 @@ pub struct Placed {
     pub unprivileged: Vec<RelPath>,
 }
 
-/// A workspace that is being read. Its packs are kept in a temporary store until it is dropped.
+/// A workspace that is being read. Its packs are kept in a temporary store until this value is
+/// dropped.
 pub struct Pull<'o> {
     fetcher: Fetcher<'o>,
     scratch: ScratchStore,
@@ -157,17 +158,17 @@ impl Pull<'_> {
         &self.pins
     }
 
-    /// Downloads the packs that these commits need, except for what `local` has. Returns true if
-    /// nothing is missing.
+    /// Downloads the packs with the objects that these commits need and `local` lacks. Returns true
+    /// if nothing is missing.
     pub fn fetch(&mut self, commits: &[Oid], local: &Store) -> Result<bool, ObjectsError> {
         local.reload_packs();
         self.fetch_while(|store| store.find_absent(commits, local, false))
     }
 
-    /// Writes the files of a tree into a new directory, and copies these checkpoints into the
-    /// history that the directory has on this machine. Changes no existing file: the destination,
-    /// an absolute path without links, must be empty or not exist yet. The directory gets its name
-    /// only once it is complete.
+    /// Writes the files of a tree into a new directory, and copies the checkpoints in `pins` into
+    /// the history of this directory. Changes no existing file: the destination, an absolute path
+    /// without links, must be empty or not exist yet. The directory gets its name only once it is
+    /// complete.
     pub fn place(
         &self,
         local: &Store,
@@ -183,12 +184,12 @@ impl Pull<'_> {
         let into = NewDirectory::create(destination, &name).map_err(failed())?;
         let written = self.scratch_or(local, tree).check_out(tree, &into, None)?;
         let damaged = copy.damaged.clone();
-        // The directory must not get its name before it has its history: an interrupted pull can
-        // then be repeated.
+        // The directory gets its name only after its history is complete, so that an interrupted
+        // pull can be repeated.
         let checkpoints = copy.finish(now)?;
         if let Err(error) = into.place(0o700) {
-            // Another process has created the directory. It must not get a history that is not its
-            // own.
+            // Another process has created the directory, so it must not get the history of this
+            // workspace.
             let workspace = local.workspace_id(destination);
             for pin in pins {
                 let _ = local.unpin(&PinName { workspace: workspace.clone(), seq: pin.seq });
@@ -200,7 +201,8 @@ impl Pull<'_> {
         Ok(Placed { files, checkpoints, damaged, unprivileged })
     }
 
-    /// Returns the store that has a tree: the local one, unless no copied checkpoint needs the tree.
+    /// Returns the store to read a tree from: the local store if it has the tree, otherwise the
+    /// temporary store.
     fn scratch_or<'s>(&'s self, local: &'s Store, tree: &Oid) -> &'s Store {
         match local.read_object(tree) {
             Ok(_) => local,
@@ -208,7 +210,7 @@ impl Pull<'_> {
         }
     }
 
-    /// True if a tree was downloaded, or this machine has it.
+    /// True if this machine has a tree in its own store or has downloaded it.
     pub fn has_tree(&self, local: &Store, tree: &Oid) -> bool {
         self.scratch_or(local, tree).read_object(tree).is_ok()
     }
@@ -218,7 +220,7 @@ impl Pull<'_> {
         self.fetcher.bytes
     }
 
-    /// Returns what is damaged or missing in the bucket, as far as it was read.
+    /// Returns the packs and indexes that turned out to be damaged or missing so far.
     pub fn damage(&self) -> &[ObjectsError] {
         &self.fetcher.damaged
     }
@@ -241,7 +243,7 @@ impl Pull<'_> {
 }
 
 /// Returns the refs that are valid now. If pins were renumbered, the earlier refs still exist for a
-/// while: of two refs with one number or one commit, the later one counts.
+/// while: of two refs with the same number or the same commit, only the later one is valid.
 pub(super) fn current_refs(inventory: &Inventory) -> Vec<RemoteRef> {
     let mut refs: Vec<(&RemoteRef, i64)> = inventory
         .refs

@@ -1,5 +1,6 @@
 //! Packs that wait to be uploaded, in takeback's home. They survive the process: the next one
-//! uploads exactly these files, so an upload that is cut off again and again still ends.
+//! uploads exactly these files, so even an upload that is cut off again and again is completed in
+//! the end.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -56,7 +57,7 @@ impl Objects {
     ) -> Result<StagedPack, ObjectsError> {
         let [pack, index] = ["pack", "idx"]
             .map(|extension| building.join(format!("{}.{extension}", exported.name)));
-        // A copy of the index saves downloading it.
+        // The index is copied, so that it need not be downloaded later.
         let kept = self.staging().join("index");
         fs::copy(&index, &kept).map_err(ObjectsError::file(&kept))?;
         if exported.is_private {

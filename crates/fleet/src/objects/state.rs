@@ -12,21 +12,22 @@ use crate::identity::Files;
 const STATE: &str = "objects.json";
 const LAST_UPLOAD: &str = "last_upload.json";
 
-/// The memory of earlier uploads. If it is lost, the machine has to be told that its uploads are
-/// its own; nothing else is lost.
+/// The memory of earlier uploads. If it is lost, the user has to confirm that the uploads in the
+/// bucket are this home's own. Nothing else is lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct UploadState {
     /// The id of the machine under which the uploads were made.
     pub(crate) machine: String,
-    /// The id of the bucket that they went to.
+    /// The id of the bucket that the uploads went to.
     pub(crate) bucket: String,
     /// The address of the bucket. It may change.
     pub(crate) target: String,
     /// The receipts of the latest uploads, by number. The receipt is written here before the upload
     /// begins.
     pub(crate) claims: BTreeMap<u64, String>,
-    /// True if the newest upload in the bucket counts as this home's own, whatever its receipt.
+    /// True if the newest upload in the bucket is accepted as this home's own, regardless of its
+    /// receipt.
     pub(crate) accepts_any: bool,
     /// The sizes of the packs that were uploaded, by digest.
     pub(crate) packs: BTreeMap<String, u64>,
@@ -39,7 +40,8 @@ pub(crate) struct UploadState {
 }
 
 impl UploadState {
-    /// Reads the memory of the latest uploads, to whatever bucket. A damaged file counts as missing.
+    /// Reads the memory of the latest uploads, regardless of their bucket. A damaged file is
+    /// treated as missing.
     pub(crate) fn read_latest(files: &Files) -> Result<UploadState, ObjectsError> {
         let text = files.read(STATE)?.unwrap_or_default();
         Ok(serde_json::from_str(&text).unwrap_or_default())
@@ -67,7 +69,7 @@ impl UploadState {
         Ok(files.write(STATE, &json, Durability::Synced)?)
     }
 
-    /// Forgets all uploads. The newest one in the bucket counts as this home's own.
+    /// Forgets all uploads. The newest upload in the bucket will be accepted as this home's own.
     pub(crate) fn reset(files: &Files) -> Result<(), ObjectsError> {
         UploadState { accepts_any: true, ..UploadState::default() }.write(files)
     }
@@ -82,7 +84,7 @@ pub struct LastUpload {
     pub succeeded_at: Option<Time>,
     /// The time of the last attempt, if it failed.
     pub failed_at: Option<Time>,
-    /// The reason for that.
+    /// The reason why the last attempt failed.
     pub error: Option<String>,
     /// The number of this machine's checkpoints in the bucket after the last success.
     pub checkpoints: u64,
@@ -96,13 +98,13 @@ pub struct LastUpload {
 }
 
 impl LastUpload {
-    /// Reads the file. A damaged one counts as missing.
+    /// Reads the file. A damaged file is treated as missing.
     pub(crate) fn read(files: &Files) -> LastUpload {
         let text = files.read(LAST_UPLOAD).ok().flatten().unwrap_or_default();
         serde_json::from_str(&text).unwrap_or_default()
     }
 
-    /// Writes the file. A failure costs only information.
+    /// Writes the file. If this fails, only this information is lost.
     pub(crate) fn write(&self, files: &Files) {
         let json = serde_json::to_vec(self).expect("it has only text and numbers");
         let _ = files.write(LAST_UPLOAD, &json, Durability::Cached);

@@ -1,8 +1,8 @@
 //! Encryption of files: pieces of 1 MB, each encrypted with XChaCha20-Poly1305.
 //!
 //! This is the STREAM construction: the nonce of a piece consists of 19 random bytes for the whole
-//! file, the number of the piece, and a mark on the last one. So pieces cannot be changed, reordered,
-//! left out, or taken from another file, and the end cannot be cut off.
+//! file, the number of the piece, and a flag that is set for the last piece. So pieces cannot be
+//! changed, reordered, left out, or taken from another file, and the end cannot be cut off.
 
 use std::io::{self, Read, Write};
 
@@ -41,7 +41,8 @@ pub(crate) fn encrypt(
     })
 }
 
-/// Decrypts everything that `from` yields. After an error, `to` may have received a beginning.
+/// Decrypts everything that `from` yields. After an error, `to` may have received the beginning of
+/// the content.
 pub(crate) fn decrypt(
     key: &[u8; 32],
     purpose: &[u8],
@@ -64,8 +65,8 @@ pub(crate) fn decrypt(
     })
 }
 
-/// Calls `handle` for each piece, with its number and true for the last one. There is always a last
-/// one, which may be empty.
+/// Calls `handle` for each piece, with the number of the piece, and true for the last piece. There
+/// is always at least one piece, which may be empty.
 fn transform(
     from: &mut dyn Read,
     length: usize,

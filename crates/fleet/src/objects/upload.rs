@@ -1,7 +1,7 @@
 //! Uploading this machine's checkpoints.
 //!
-//! The order of the requests is that of the store: packs, then their indexes, then the refs that
-//! need them. After every request, the bucket is consistent, and another upload continues from
+//! Objects are created in the same order as in a store: packs, then their indexes, then the refs
+//! that need them. After every request, the bucket is consistent, and another upload continues from
 //! there. Nothing in the local store is changed. While a pack is being sent, another thread builds
 //! the next one.
 
@@ -25,14 +25,14 @@ use super::staging::StagedPack;
 use super::state::{LastUpload, UploadState};
 use crate::Encrypt;
 
-/// The size in bytes after which another pack is begun, smaller in tests. A reader downloads whole
-/// packs.
+/// The size in bytes at which another pack is begun. It is limited because a reader downloads whole
+/// packs. Tests use a smaller size.
 const MAX_PACK: u64 = if cfg!(test) { 1 << 20 } else { 32 << 20 };
 
-/// The number of times that an upload begins again because there are new checkpoints.
+/// The maximum number of times that an upload begins again because there are new checkpoints.
 const MAX_ROUNDS: usize = 5;
 
-/// The number of packs that are ready before the builder waits for the sender.
+/// The number of finished packs at which the builder waits for the sender.
 const READY_PACKS: usize = 2;
 
 /// The number of small objects that are created at the same time.
@@ -59,14 +59,14 @@ pub struct UploadReport {
     pub damaged: u64,
 }
 
-/// The facts with which packs are sent.
+/// The data that is needed to send packs.
 struct SentPacks<'a> {
     inventory: &'a Inventory,
     broken: &'a BTreeSet<String>,
     progress: &'a (dyn Fn(UploadProgress) + Sync),
 }
 
-/// The facts from which packs are built.
+/// The data that is needed to plan packs.
 struct ExportPlan<'a> {
     local: &'a [RemoteRef],
     inventory: &'a Inventory,
@@ -76,8 +76,8 @@ struct ExportPlan<'a> {
 }
 
 impl Objects {
-    /// Uploads every checkpoint that the bucket lacks. `rules` name the private files. Fails with
-    /// [`ObjectsError::Busy`] if another process is uploading.
+    /// Uploads every checkpoint that the bucket lacks. `rules` determine which files are private.
+    /// Fails with [`ObjectsError::Busy`] if another process does not finish its upload in time.
     pub fn upload(
         &self,
         store: &Store,
@@ -87,8 +87,8 @@ impl Objects {
     ) -> Result<UploadReport, ObjectsError> {
         let _lock = self.lock()?;
         let mut result = self.upload_all(store, rules, progress);
-        // Another process may have added checkpoints in the meantime, and may have found this one
-        // at work.
+        // Another process may have added checkpoints in the meantime, and may not have uploaded
+        // them because this process held the lock.
         for _ in 0..MAX_ROUNDS {
             let Ok((report, _)) = &result else { break };
             if self.count_waiting(store)? == 0 {
@@ -172,7 +172,7 @@ impl Objects {
         let broken = find_broken_packs(&inventory, &state);
         let replaced = match self.find_foreign_workspaces(store, &inventory, &local)?.is_empty() {
             true => choose_replaced(store, &inventory, &broken, &state)?,
-            // Which packs the checkpoints of an earlier store need is not known here.
+            // The checkpoints of an earlier store may need any of the packs.
             false => BTreeSet::new(),
         };
         let staged = self.read_staged()?;
@@ -193,7 +193,7 @@ impl Objects {
         let mut export = self.plan_packs(store, &plan, &replaced)?;
         let mut replaced = replaced;
         if !replaced.is_empty() && !export.is_whole() {
-            // The bucket may have what the store has lost.
+            // The bucket may have objects that the store has lost, so no packs are replaced.
             replaced.clear();
             export = self.plan_packs(store, &plan, &replaced)?;
         }
@@ -210,7 +210,8 @@ impl Objects {
         report.checkpoints = refs.len() as u64;
 
         if !replaced.is_empty() {
-            // A checkpoint is marked before the packs that it needs, so they go no earlier.
+            // A checkpoint is marked before the packs that it needs, so that they are not deleted
+            // before it.
             self.mark_deleted_refs(&inventory, &local)?;
         }
         let is_sent = |digest: &&String| new.iter().any(|pack| pack.name.pack == **digest);
@@ -265,7 +266,7 @@ impl Objects {
                     let pack = self.stage(&pack, &building)?;
                     built += pack.bytes();
                     if ready.send((pack, built + export.waiting_bytes())).is_err() {
-                        // An upload has failed.
+                        // The sender has stopped, because an upload failed.
                         break;
                     }
                 }
@@ -276,8 +277,8 @@ impl Objects {
         })
     }
 
-    /// Uploads packs, each followed by its index, and remembers them. Each comes with the size of
-    /// all packs, as far as it is known.
+    /// Uploads packs, each followed by its index, and remembers them. Each pack comes with the
+    /// total size of all packs, as far as it is known by then.
     fn send_packs(
         &self,
         packs: impl Iterator<Item = (StagedPack, u64)>,
@@ -323,8 +324,8 @@ impl Objects {
             (pack.name.index_file(), pack.index_size, &pack.name.index),
         ];
         if is_broken {
-            // What has this name now is not what it should be. The index goes first: without it, a
-            // pack is invisible.
+            // The files that have these names now are damaged. The index is removed first: without
+            // it, a pack is invisible.
             for (file, ..) in files.iter().rev() {
                 self.bucket.remove(&format!("{prefix}{file}"))?;
             }

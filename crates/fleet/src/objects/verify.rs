@@ -1,5 +1,5 @@
-//! Verifying the bucket: downloads everything, compares it with its names, and reads every
-//! checkpoint.
+//! Verifying the bucket: downloading everything, comparing each object with its name, and reading
+//! every checkpoint.
 
 use std::collections::BTreeMap;
 
@@ -55,9 +55,9 @@ impl VerifiedObjects {
 }
 
 impl Objects {
-    /// Downloads and checks everything in the bucket. Deletes nothing. What is damaged of this
-    /// machine's own packs is uploaded again the next time. `progress` is called with the number of
-    /// bytes that have been read.
+    /// Downloads and checks everything in the bucket. Deletes nothing. The next upload replaces
+    /// this machine's own packs if they are damaged. `progress` is called with the number of bytes
+    /// that have been read.
     pub fn verify(&self, progress: &dyn Fn(u64)) -> Result<VerifiedObjects, ObjectsError> {
         let bucket = self.check_fleet(false)?;
         let mut result = VerifiedObjects::default();
@@ -151,7 +151,7 @@ impl Objects {
                     key,
                     reason: "its content does not match its name".to_owned(),
                 }),
-                // The machine has deleted it in the meantime.
+                // The machine has deleted the checkpoint in the meantime.
                 None => {}
             }
         }
@@ -165,7 +165,7 @@ impl Objects {
         Ok(broken)
     }
 
-    /// Makes the next upload replace what is damaged of this machine's packs.
+    /// Makes the next upload replace this machine's damaged packs.
     fn remember_damage(
         &self,
         bucket: &str,

@@ -145,7 +145,7 @@ fn measure_appends(server: &Server, key: &str) {
             let key = Some(key.to_owned());
             machine.join(&JoinOptions { key, ..JoinOptions::default() }).unwrap();
             let journal = FleetJournal::new(machine.fleet()).unwrap();
-            // From here on, the journal needs nothing more from the machine's home.
+            // After this, the journal needs nothing more from the machine's home.
             journal.list().unwrap();
             journal
         })

@@ -15,7 +15,7 @@ use crate::bench::{is_quick, print};
 use crate::objects::open_objects;
 use crate::storage::{BUCKET, StorageServer};
 
-/// The size in bytes of the bodies of the plain client: that of an export pack.
+/// The number of bytes that the plain client sends per request: the size of an export pack.
 const BODY: u64 = 32 << 20;
 
 const WORDS: [&str; 24] = [
@@ -108,7 +108,7 @@ impl Workspace {
     /// Changes a line in each of one to four files, and sometimes the private file.
     fn edit(&mut self) {
         for _ in 0..1 + self.pins % 4 {
-            // A prime step visits all files in turn.
+            // Because the step is a prime number, all files are visited in turn.
             self.next_edit = (self.next_edit + 7_919) % self.files.len();
             let path = self.files[self.next_edit].clone();
             let text = fs::read_to_string(&path).unwrap();
@@ -206,7 +206,7 @@ fn median(values: &mut [f64]) -> f64 {
     values[values.len() / 2]
 }
 
-/// Compares first uploads with those of a plain client, taking turns.
+/// Compares first uploads with uploads by a plain client. The two take turns.
 fn measure_first_upload(name: &str, sources: usize, assets: usize) {
     let Some(server) = StorageServer::start_open(Provider::S3) else { return };
     let mut workspace = Workspace::new(sources, assets);
@@ -253,7 +253,7 @@ fn measure_bucket() {
     let home = workspace.new_home();
     let objects = open_objects(home.path(), &server.address("size"), &server.access()).unwrap();
     let checkpoints = if is_quick() { 100 } else { 500 };
-    // The end of each turn uploads.
+    // Each turn has four checkpoints, and an upload at its end.
     for checkpoint in 0..checkpoints {
         workspace.pin();
         workspace.edit();

@@ -161,7 +161,7 @@ fn everything_arrives_once_and_no_task_runs_twice() {
     }
     let mut processes: Vec<Child> =
         places.iter().map(|place| place.start(&model.url(), &stop)).collect();
-    // The moments of the failures differ from run to run.
+    // The failures interrupt the machines at different points in each run.
     let pause = |milliseconds| std::thread::sleep(Duration::from_millis(milliseconds));
     for round in 0..12_usize {
         pause(400);

@@ -41,7 +41,8 @@ fn a_fleet_is_created_once_and_joined_with_its_key() {
 fn a_cut_off_creation_is_finished_with_the_same_key() {
     let Some(server) = Server::start() else { return };
     let (mut first, key) = Machine::first(&server.address());
-    // The files are written before the database. Simulate that the transaction was lost.
+    // The files are written before the transaction is committed. Simulate a crash in between, after
+    // which the database has no fleet.
     server.query("DROP SCHEMA takeback CASCADE");
     first.say("claude:a", "user", "hello");
     let again = first.join(&JoinOptions::default()).unwrap();

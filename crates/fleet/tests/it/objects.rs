@@ -102,7 +102,7 @@ fn upload(objects: &Objects, store: &Store) -> Result<u64, ObjectsError> {
     Ok(report.checkpoints)
 }
 
-/// Fails unless another machine can read all checkpoints of the machine from the bucket.
+/// Fails unless another machine can read all checkpoints of `machine` from the bucket.
 fn assert_whole(machine: &Machine, server: &StorageServer) {
     let reader = Machine::new('b');
     let objects = reader.objects_on(server);
@@ -115,7 +115,7 @@ fn assert_whole(machine: &Machine, server: &StorageServer) {
     assert!(pull.store().verify(&|_, _| {}).unwrap().is_whole());
 }
 
-/// Makes tests of functions, one for each kind of object storage.
+/// Turns each of these functions into tests, one for each kind of object storage.
 macro_rules! test_with_each_kind {
     ($($behaviour:ident)*) => {
         mod s3 {
@@ -153,7 +153,7 @@ fn checkpoints_go_to_the_server_and_come_back(provider: Provider) {
     assert!(verified.is_whole() && verified.strangers.is_empty(), "{verified:?}");
     assert_eq!(verified.checkpoints, 4);
 
-    // Another prefix of the bucket is another place.
+    // A different prefix in the same bucket is a separate storage.
     let other = machine.objects(&server.address("team/b"), &server.access()).unwrap();
     assert!(matches!(other.workspaces(), Err(ObjectsError::Empty { .. })));
 }
@@ -163,7 +163,7 @@ fn a_listing_of_several_pages_is_read_to_its_end_and_gc_deletes_on_the_server(pr
     let mut machine = Machine::new('a');
     machine.pin(3);
     assert_eq!(machine.upload(&server).unwrap(), 3);
-    // These are all on the first page.
+    // These objects fill the first page of the listing.
     let prefix = format!("{PREFIX}/machines/{}/a", "a".repeat(32));
     server.create_objects((0..page_length(provider)).map(|number| format!("{prefix}/{number:04}")));
     assert_eq!(machine.upload(&server).unwrap(), 0, "the second page is read");
@@ -206,7 +206,7 @@ fn wrong_keys_buckets_and_addresses_are_told_apart(provider: Provider) {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let refused = machine.upload_with(&address, &server.access_at(free));
     assert!(matches!(refused, Err(ObjectsError::Unreachable { .. })), "{refused:?}");
-    // After all of that, the right keys work.
+    // After all these errors, an upload with the right keys succeeds.
     assert_eq!(machine.upload(&server).unwrap(), 1);
     for access in &server.other_access {
         machine.pin(1);
@@ -241,7 +241,7 @@ fn two_homes_with_one_identity_cannot_both_claim_an_upload(provider: Provider) {
     let (mut machine, mut twin) = (Machine::new('a'), Machine::new('a'));
     machine.pin(1);
     twin.pin(2);
-    // When the first home claims the upload, the other one has just done it.
+    // Just before the first home's claim reaches the server, the other home uploads.
     let (address, access) = (server.address(PREFIX), server.access());
     let twin_has_uploaded = AtomicBool::new(false);
     let judge = move |request: &[u8]| {
@@ -299,7 +299,7 @@ fn an_upload_that_is_killed_at_every_request_arrives_whole(provider: Provider) {
             assert!(requests > 20, "{requests}");
             break;
         }
-        // Every third time, nothing completes the upload before the next one is killed, too.
+        // In every third round, the upload is not completed before the next one is killed.
         if requests % 3 != 0 {
             machine.upload(&server).unwrap();
             assert_whole(&machine, &server);

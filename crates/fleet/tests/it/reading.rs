@@ -202,7 +202,7 @@ fn a_search_reads_no_more_than_it_needs() {
     assert!(stopped.stopped && stopped.more);
 }
 
-/// More messages than the newest ones that a search looks through first.
+/// The number of messages in the test below. A search first reads fewer of them, the newest.
 const LONG: usize = 20_600;
 
 #[test]
@@ -229,7 +229,8 @@ fn old_messages_are_found_behind_twenty_thousand_newer_ones() {
     }
     machine.sync().unwrap();
     let fleet = machine.fleet();
-    // Rare, rare in combination, a phrase, on both sides of the boundary, frequent, and unknown.
+    // Two queries with a rare word, a rare combination of frequent words, a phrase, a word on both
+    // sides of the boundary, a frequent word, and an unknown word.
     for query in ["10", "message 123", "red herring", "\"red herring\"", "blue", "red", "green"] {
         let options = SearchOptions { limit: 50, ..SearchOptions::default() };
         let found = fleet.search(query, &options, &|| false).unwrap();

@@ -123,7 +123,7 @@ impl Server {
         }
         self.psql("postgres", "ALTER SYSTEM SET ssl = on").unwrap();
         self.psql("postgres", "SELECT pg_reload_conf()").unwrap();
-        // Each process of the server reads its configuration when it starts.
+        // Wait until new connections use the new configuration.
         while self.psql("postgres", "SHOW ssl").unwrap() != "on" {}
     }
 
@@ -142,8 +142,8 @@ impl Server {
         self.directory.path().join(name)
     }
 
-    /// Prepares a PostgreSQL program, run by a user whom PostgreSQL accepts. The program ends with
-    /// the test.
+    /// Prepares a PostgreSQL program. It runs as a user that PostgreSQL accepts. The program ends
+    /// with the test.
     fn program(&self, name: &str) -> Command {
         let program = self.programs.join(name);
         let mut command = if rustix::process::geteuid().is_root() {

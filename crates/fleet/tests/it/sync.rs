@@ -170,7 +170,7 @@ fn a_copied_home_and_an_older_ledger_are_noticed_and_repaired() {
     machine.say("claude:a", "user", "three");
     machine.sync().unwrap();
 
-    // Simulate that the database is restored from a backup that is older than the first shipment.
+    // Simulate a database that was restored from a backup older than the first shipment.
     server.query("DELETE FROM takeback.sessions");
     server.query("UPDATE takeback.machines SET receipt = NULL");
     assert!(matches!(machine.sync(), Err(FleetError::Diverged)));

@@ -60,7 +60,8 @@ impl Authority {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 
-    /// Lets the server use a certificate for this host that is valid between these times.
+    /// Gives the server a certificate for `host` that is valid from the year `from` to the year
+    /// `to`.
     fn certify(&self, server: &mut Server, host: &str, from: &str, to: &str) {
         fs::write(self.path("ext"), format!("subjectAltName=DNS:{host}\n")).unwrap();
         self.run(&format!(

@@ -50,7 +50,7 @@ def converse(session):
     )
 
 
-# Undone in part.
+# A session that was undone in part.
 db.create_session(
     "plain",
     "telegram",
@@ -86,7 +86,7 @@ for model in ("m", "n"):
 db.record_auxiliary_usage("plain", "vision", model="v", input_tokens=7, output_tokens=1)
 db.end_session("plain", "cli_close")
 
-# Undone in part, summarized in place, and continued.
+# A session that was undone in part, summarized in place, and continued.
 db.create_session("compacted", "cli", model="m")
 db.rewind_to_message("compacted", converse("compacted"))
 db.archive_and_compact(
@@ -95,7 +95,7 @@ db.archive_and_compact(
 )
 db.append_message("compacted", "user", "Go on")
 
-# Summarized into another session.
+# A session that was summarized into another one.
 db.create_session("long", "cli", model="m")
 converse("long")
 db.end_session("long", "compression")

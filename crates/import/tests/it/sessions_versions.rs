@@ -16,8 +16,8 @@ type Column = (i64, &'static str, &'static str, &'static str, &'static str, &'st
 /// Those columns are known from comparing releases: release 0.13 has version 11, 0.15 has 13, 0.16
 /// has 14, 0.17 has 16, 0.18.0 has 17, 0.18.2 has 19 and 0.19 has 22. Such a column is listed under
 /// the version of the first release that has it, or of the migration that fills it (18, 20),
-/// although it may be slightly older. As far as is known, versions without an entry changed only
-/// indexes, rows or other tables.
+/// although the column may be slightly older. As far as is known, versions without an entry changed
+/// only indexes, rows or other tables.
 const COLUMNS: &[Column] = &[
     (1, "sessions", "id TEXT PRIMARY KEY", "'20261116_ab'", "id", r#""20261116_ab""#),
     (1, "sessions", "source TEXT NOT NULL", "'telegram'", "source", r#""telegram""#),

@@ -184,7 +184,7 @@ fn take_in_page(
 }
 
 /// Collects everything that a page of a log says about a session. If a field has several values,
-/// the first one counts, just as when the log is read in smaller pages.
+/// the first one is kept, as it is when the log is read in smaller pages.
 fn collect_session(id: &str, agent: &str, entries: &[&LogEntry]) -> SessionRecord {
     let mut all = SessionRecord {
         id: id.to_owned(),

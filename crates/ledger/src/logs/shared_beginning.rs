@@ -100,7 +100,7 @@ impl<'t> Reader<'t> {
 
     /// Finds the sessions that contain the log's first message.
     fn find_candidates(&self, messages: &[&LogEntry]) -> Result<Vec<i64>, LedgerError> {
-        // Some agents use the number of a line as its id, so equal ids prove nothing.
+        // Some agents use an entry's line number as its id. Then equal ids prove nothing.
         let Some(first) = messages.first().filter(|first| !is_position(&first.origin)) else {
             return Ok(Vec::new());
         };

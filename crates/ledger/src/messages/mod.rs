@@ -23,7 +23,7 @@ pub enum MessageFilter {
     #[default]
     All,
     /// The messages for the model: those that are neither taken back nor summarized. A summary
-    /// takes the place of the messages that it summarizes.
+    /// appears in place of the messages that it summarizes.
     Current,
 }
 
@@ -225,7 +225,7 @@ pub(crate) fn mark_compacted(
     upto: i64,
     summary: i64,
 ) -> Result<(), LedgerError> {
-    // A summary of an earlier part is summarized, too.
+    // An earlier summary of some of these messages is marked as well.
     transaction.execute(
         "UPDATE messages SET compacted = ?3
          WHERE session = ?1 AND ifnull(summarizes, seq) <= ?2 AND seq <> ?3
@@ -336,7 +336,7 @@ const COLUMNS: &str = "seq, role, structured, content, tool_call_id, tool_calls,
     timestamp, token_count, finish_reason, reasoning, reasoning_content, reasoning_details, \
     codex_reasoning_items, codex_message_items, undone, compacted, summarizes, extra";
 
-/// A reader of the columns of a row, one after the other. It needs no names, because finding a
+/// A reader of the columns of a row, one after the other. It does not use names, because finding a
 /// column by its name takes longer than reading the column. That matters in long sessions.
 struct Cells<'r> {
     row: &'r Row<'r>,

@@ -40,7 +40,7 @@ impl OutboxBatch {
     }
 }
 
-/// A row as it is now. `None` stands for a row that was deleted.
+/// A row as it is now. If it was deleted, the field that would hold it is `None` or empty.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum Change {

@@ -1,10 +1,9 @@
 //! The outbox: the changes that a fleet's database does not have yet.
 //!
-//! It exists only on machines that belong to a fleet. A change marks its row in the transaction
-//! that makes it (see `triggers`). A shipper takes the oldest marks, reads the rows as they are
-//! now, and deletes the marks once the rows have arrived. If the shipper is killed in between, the
-//! rows are shipped again. Each row has an identity, so the fleet's database still has it only
-//! once.
+//! It exists only on machines that belong to a fleet. Each change marks the changed row in the same
+//! transaction (see `triggers`). A shipper takes the oldest marks, reads the rows as they are now,
+//! and deletes the marks once the rows have arrived. If the shipper is killed in between, the rows
+//! are shipped again. Each row has an identity, so the fleet's database does not store it twice.
 //!
 //! Each batch has a receipt, a random number that arrives with it. If this ledger does not know the
 //! receipt of the last batch in the fleet's database, then another home with the same identity has

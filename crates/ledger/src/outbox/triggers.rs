@@ -1,8 +1,8 @@
 //! The tables and triggers of the outbox.
 //!
-//! Triggers run in the transaction of the change, whichever version of takeback makes it. They only
-//! mark the changed row. The content of the row is read when the row is shipped. So a row that
-//! changes a thousand times is shipped once.
+//! Triggers run in the transaction of the change, even if another version of takeback makes the
+//! change. They only mark the changed row. The content of the row is read when the row is shipped.
+//! So a row that changes a thousand times is shipped once.
 
 use rusqlite::{Connection, params};
 
@@ -34,7 +34,8 @@ const TABLES: &str = "
         sending TEXT
     );";
 
-/// Marks a deleted task. Its journal may be in the fleet, too.
+/// Writes the statement that creates a trigger to mark deleted tasks. They are marked because the
+/// fleet may also have their journals.
 fn mark_deleted_tasks() -> String {
     format!(
         "CREATE TRIGGER outbox_tasks_delete AFTER DELETE ON tasks BEGIN
@@ -110,8 +111,8 @@ impl Watched {
     }
 }
 
-/// Creates the outbox, and marks all sessions. The other rows are marked in slices. Deletions that
-/// an earlier outbox has marked stay marked, because they are recorded nowhere else.
+/// Creates the outbox, and marks all sessions. The other rows are marked later, in slices.
+/// Deletions that an earlier outbox has marked stay marked, because they are recorded nowhere else.
 pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
     let deleted = list_deleted(connection)?;
     drop_all(connection)?;

@@ -14,7 +14,7 @@ const DASHES: &str = "-----";
 const BREAK: &str = r"(?:[ \t\r\n>|]|\\+[nrt]|[0-9]{1,6}(?:\t|→|:|\|))";
 
 /// An expression for the lines after a `BEGIN` marker. Short lines could be words, so they do not
-/// count.
+/// match.
 static LINES_AFTER: LazyLock<Regex> = LazyLock::new(|| {
     let header = r"[A-Z][A-Za-z-]{2,20}: [A-Za-z0-9,. ()/:-]{1,80}";
     let lines = format!(

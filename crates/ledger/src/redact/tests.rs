@@ -400,7 +400,7 @@ fn placeholders_and_names_are_kept() {
     assert_kept(&format!("\"token\": \"sha512-{}==\"", random_text('b', 86, 1)));
 }
 
-/// Templates of lines. The marked part is masked, whichever rule finds it.
+/// Templates of lines. The marked part is masked, no matter which rule finds it.
 const COMMON_FORMS: &[&str] = &[
     "curl -u admin:«{a12}» https://a.b",
     "curl -uadmin:«{a12}» https://a.b",

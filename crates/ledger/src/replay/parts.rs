@@ -82,7 +82,8 @@ pub(super) fn read_part(block: Value) -> Option<Part> {
     }
 }
 
-/// Reads a block of a known type. `Some(None)` stands for a known block without content.
+/// Reads a block of a known type. Returns `None` if the type is unknown or the block cannot be
+/// read, and `Some(None)` if it can be read but is blank.
 fn read_known(block: &Map<String, Value>) -> Option<Option<Part>> {
     let string = |key: &str| block.get(key).and_then(Value::as_str);
     match string("type") {

@@ -14,8 +14,8 @@ const MAX_RANKED: usize = 200;
 /// The number of bytes of text after which a search stops as soon as it has enough matches to show.
 const ENOUGH_READ: usize = 512 << 10;
 
-/// A search in messages that the caller provides, newest first. They can be stored anywhere. `Id`
-/// identifies a message.
+/// A search in messages that the caller provides, newest first. The messages can be stored
+/// anywhere. `Id` identifies a message.
 pub struct SearchCollector<Id> {
     query: Query,
     limit: usize,

@@ -304,7 +304,7 @@ pub(crate) fn parse_json(json: &str) -> Value {
     serde_json::from_str(json).unwrap_or_else(|_| Value::from(json))
 }
 
-/// Parses a JSON column that contains an object. Anything else counts as empty.
+/// Parses a JSON column that contains an object. Returns an empty map for anything else.
 pub(crate) fn parse_map(json: &str) -> Map<String, Value> {
     serde_json::from_str(json).unwrap_or_default()
 }

@@ -172,7 +172,7 @@ pub(super) fn mask_goal(goal: &mut GoalRecord) {
     goal.reason.iter_mut().for_each(mask::mask_text);
 }
 
-/// Returns a copy of the update, with its secrets masked if necessary.
+/// Returns a copy of the update. If `redact` is true, masks the secrets in it.
 pub(super) fn mask_update(redact: bool, update: &GoalUpdate) -> GoalUpdate {
     let mut update = update.clone();
     if redact && let Some((_, Some(reason))) = &mut update.state {

@@ -38,7 +38,7 @@ pub struct TaskChange<'a> {
     /// The session in which the task continues, for example one that `events` creates after a
     /// compaction.
     pub session: Option<&'a str>,
-    /// A change to a goal, such as an addition of the entries' cost.
+    /// A change to a goal, such as adding the cost of the entries.
     pub goal: Option<&'a GoalUpdate>,
 }
 
@@ -179,7 +179,7 @@ pub(super) fn move_task(
     Ok(())
 }
 
-/// Gives the entries their numbers, and masks their secrets if necessary.
+/// Numbers the entries. If `redact` is true, also masks the secrets in them.
 fn number_entries(
     values: Vec<Value>,
     task: &TaskHead,

@@ -1,8 +1,8 @@
 //! The locks of tasks: a file per task, in the directory `tasks` beside the database.
 //!
-//! Only the kernel's lock counts, not the existence of the file. Another lock, `tasks/lock`, is
-//! held briefly to take or test a task's lock. So a test of a lock never makes its task look as if
-//! it were running.
+//! A task is locked only while a process holds the kernel's lock on its file; the mere existence of
+//! the file means nothing. Another lock, `tasks/lock`, is held briefly to take or test a task's
+//! lock. So a test of a lock never makes its task look as if it were running.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -49,7 +49,7 @@ impl TaskLocks {
     }
 
     /// Takes the lock of a task. If it is held, puts a new file in its place: the process that
-    /// holds the old lock keeps a lock that no longer counts.
+    /// holds the old lock keeps a lock that no longer has any effect.
     pub(super) fn replace_lock(&self, task: &str) -> Result<TaskLock, LedgerError> {
         let _guard = self.guard()?;
         let replace = || {

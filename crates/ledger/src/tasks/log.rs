@@ -1,8 +1,8 @@
 //! A journal that several machines share.
 //!
 //! The ledger is where a task's steps are written first. A task log is a second copy outside this
-//! ledger, from which another machine can continue the task. It also has the lease that counts for
-//! all machines. This module describes the log and its records; another crate stores them.
+//! ledger, from which another machine can continue the task. The log also has the lease that all
+//! machines respect. This module describes the log and its records; another crate stores them.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -16,7 +16,7 @@ use crate::{Event, Time, Transcript};
 /// A record in the log of a task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LogRecord {
-    /// The id of the workspace's tree after this record, if a checkpoint shows it.
+    /// The id of the workspace's tree after this record, if it is known from a checkpoint.
     #[serde(default)]
     pub tree: Option<String>,
     /// The change.

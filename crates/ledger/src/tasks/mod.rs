@@ -178,7 +178,7 @@ fn resolve_id(
     }
 }
 
-/// Returns a copy of the task, with its secrets masked if necessary.
+/// Returns a copy of the task. If `redact` is true, masks the secrets in it.
 fn mask_task(redact: bool, task: &TaskRecord) -> TaskRecord {
     let mut task = task.clone();
     if redact {

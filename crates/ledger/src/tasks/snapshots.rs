@@ -70,8 +70,8 @@ impl Ledger {
     }
 }
 
-/// Reads the snapshot of a task. A snapshot that cannot be parsed counts as missing, because the
-/// state can be derived from the journal.
+/// Reads the snapshot of a task. A snapshot that cannot be parsed is treated as missing, because
+/// the state can be derived from the journal.
 fn read_snapshot(connection: &Connection, id: &str) -> Result<Option<Snapshot>, LedgerError> {
     let mut statement = connection.prepare_cached(
         "SELECT s.seq, s.time, s.masked, s.state FROM snapshots s

@@ -16,7 +16,7 @@ use takeback_ledger::{
 
 /// An implementation of the contract.
 pub(crate) trait Backend {
-    /// Returns the ledger to write to. The next answer includes everything that was written.
+    /// Returns the ledger to write to. Later queries see everything that is written to it.
     fn ledger(&mut self) -> &mut Ledger;
 
     fn search(&mut self, query: &str, options: &SearchOptions) -> SearchResults;

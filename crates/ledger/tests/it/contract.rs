@@ -44,7 +44,7 @@ impl Backend for Fixture {
 #[test]
 fn the_ledger_fulfils_the_contract() {
     for (name, part) in PARTS {
-        // A failed test shows this.
+        // If a part fails, the output of the test shows its name.
         let _ = writeln!(std::io::stderr(), "{name}");
         part(&mut Fixture::new());
     }

@@ -29,8 +29,8 @@ struct SessionCopy {
 }
 
 impl Copy {
-    /// Ships one batch of about `rows` rows. If `is_killed`, the shipper dies before it learns that
-    /// the batch has arrived. Returns false if nothing was left.
+    /// Ships one batch of about `rows` rows. If `is_killed` is true, the shipper dies before it
+    /// learns that the batch has arrived. Returns false if nothing was left.
     fn ship(&mut self, ledger: &mut Ledger, rows: usize, is_killed: bool) -> bool {
         self.batches += 1;
         let receipt = self.batches.to_string();
@@ -322,7 +322,7 @@ fn a_repaired_ledger_ships_everything_again_and_deletes_nothing() {
 }
 
 /// Until the outbox is created again, its length tells callers that there is something to ship.
-/// Rows that were deleted before that are also deleted in the fleet.
+/// Deletions that were not shipped before that are still shipped afterwards.
 #[test]
 fn an_outbox_of_an_earlier_version_is_created_again_without_forgetting_deletions() {
     let mut fixture = Fixture::with_three_turns();

@@ -1,4 +1,4 @@
-//! The costs in the usage. The contract tests the sums.
+//! Costs in usage. Sums are tested by the contract.
 
 use takeback_ledger::SessionRecord;
 

@@ -1,4 +1,4 @@
-//! A reply as a message in the ledger.
+//! Converting a reply to a message that the ledger can store.
 
 use serde_json::{Value, json};
 use takeback_ledger::MessageRecord;

@@ -52,7 +52,7 @@ pub struct Provider {
     pub model: String,
     /// The number of tokens that the model accepts, input and output together.
     pub context_window: u64,
-    /// The number of tokens that a reply may have.
+    /// The maximum number of tokens in a reply.
     pub max_output: u64,
     pub prices: Option<Prices>,
 }
@@ -102,7 +102,7 @@ pub struct ModelRequest<'a> {
     pub messages: &'a [MessageRecord],
     /// The tools that the model may call.
     pub tools: &'a [ToolSpec],
-    /// The number of tokens that the reply may have.
+    /// The maximum number of tokens in the reply.
     pub max_output: u64,
 }
 

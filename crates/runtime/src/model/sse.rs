@@ -28,7 +28,7 @@ pub(crate) struct SseReader {
     event: SseEvent,
     has_data: bool,
     /// True if the last byte was a carriage return. A line feed after it belongs to the same line
-    /// end.
+    /// ending.
     skips_line_feed: bool,
     is_first_line: bool,
 }
@@ -89,7 +89,7 @@ impl SseReader {
         } else {
             self.read_field(&String::from_utf8_lossy(&line));
         }
-        // Reuses the allocation for the next line.
+        // Reuse the allocation for the next line.
         line.clear();
         self.line = line;
     }

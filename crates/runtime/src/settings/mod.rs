@@ -71,7 +71,7 @@ pub struct ProviderSettings {
     /// The number of tokens that the model accepts, input and output together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context_window: Option<NonZeroU64>,
-    /// The number of tokens that a reply may have.
+    /// The maximum number of tokens in a reply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_output: Option<NonZeroU64>,
     /// The prices in US dollars per million tokens.

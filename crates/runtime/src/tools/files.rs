@@ -35,8 +35,8 @@ pub(super) struct PlannedWrite {
     pub(super) after: Vec<u8>,
 }
 
-/// Describes the effect of a call that changes exactly these files. A call that names no file
-/// fails, and changes nothing.
+/// Describes the effect of a call that changes exactly these files. A call without paths fails, so
+/// it changes nothing.
 pub(super) fn work_on(paths: Vec<PathBuf>) -> ToolWork {
     match paths.is_empty() {
         true => ToolWork::Reads,
@@ -209,7 +209,7 @@ fn create_parents(path: &Path, created: &mut Vec<PathBuf>) -> io::Result<()> {
     missing.reverse();
     for directory in missing {
         match fs::create_dir(directory) {
-            // Another call creates a file in the same new directory.
+            // Another call has just created the directory for a file of its own.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && directory.is_dir() => {}
             result => {
                 result?;
@@ -279,8 +279,8 @@ fn try_lock(file: &File) -> io::Result<bool> {
     match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(true),
         Err(Errno::WOULDBLOCK) => Ok(false),
-        // Some file systems have no locks. On these, two calls must not write the same file at
-        // once.
+        // Some file systems have no locks. On these, nothing prevents two calls from writing the
+        // same file at once.
         Err(Errno::NOSYS | Errno::NOTSUP | Errno::NOLCK) => Ok(true),
         Err(error) => Err(error.into()),
     }

@@ -101,10 +101,10 @@ pub struct ToolContext<'a> {
     pub directory: &'a Path,
     /// The files that the model has read or written, with the digests of the content that it knows.
     pub known_files: &'a KnownFiles,
-    /// Stops the call.
+    /// The switch that stops the call.
     pub cancel: &'a Cancel,
-    /// Receives the output of the call while it runs. The output is untrusted text, and may contain
-    /// control characters.
+    /// The function that receives the output of the call while it runs. The output is untrusted
+    /// text, and may contain control characters.
     pub on_output: &'a (dyn Fn(&str) + Sync),
 }
 

@@ -45,8 +45,8 @@ pub(super) fn uncovered_size(uncovered: &Uncovered) -> u64 {
     uncovered.path.as_bytes().len() as u64 + 64
 }
 
-/// Returns the path of an entry that is left out. If its name cannot be part of a path, returns the
-/// path of its directory.
+/// Returns the path of an entry that is left out, relative to its directory. If the name cannot be
+/// part of a path, returns the empty path of the directory itself.
 pub(super) fn path_of_name(name: &[u8]) -> RelPath {
     match RelPath::new(name) {
         Ok(path) if !name.contains(&b'/') => path,

@@ -93,7 +93,8 @@ impl Hostile {
         ForeignRepository::open(&self.directory)
     }
 
-    /// Tries to adopt a tree. If that fails, checks that nothing is left in the store.
+    /// Tries to adopt a tree and abandons the adoption. Checks that nothing of it is left in the
+    /// store.
     fn take(&self, tree: Oid) -> Result<Adopted, String> {
         let foreign = self.open().unwrap();
         let mut adoption = self.bench.store.adopt().unwrap();

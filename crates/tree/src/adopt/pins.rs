@@ -132,7 +132,7 @@ impl<'s> AdoptLock<'s> {
         Ok(())
     }
 
-    /// Durably records that all numbers below this one are taken.
+    /// Durably records that all numbers below `next` are taken.
     fn reserve_numbers(&self, next: u64) -> io::Result<()> {
         let path = self.directory.join("seq");
         fault::point("seq")?;
@@ -173,7 +173,7 @@ impl<'s> AdoptLock<'s> {
     }
 }
 
-/// The numbers that pins have after an insertion.
+/// The numbers of a workspace's pins after an insertion.
 pub(super) struct PinNumbers {
     /// The numbers of the inserted pins, in order.
     pub(super) older: Vec<u64>,

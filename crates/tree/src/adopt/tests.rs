@@ -400,7 +400,8 @@ fn numbers_of_existing_checkpoints_change_only_where_they_must() {
     check(&[5], &[0, 0], &[1, 2], &[5]);
 }
 
-/// Adopts the missing states, as an import does. Recognizes states by their messages.
+/// Adopts the states that are not pinned yet, as an import does. Recognizes states by their
+/// messages.
 fn adopt_missing_states(store: &Store) {
     let foreign = ForeignRepository::open(&store.directory().with_file_name("foreign")).unwrap();
     let mut trees = Vec::new();
@@ -463,7 +464,7 @@ fn an_adoption_that_was_killed_at_any_point_is_completed_by_the_next_one() {
         let own: Vec<&str> =
             seen.iter().map(|(_, said)| &**said).filter(|said| said.starts_with("own")).collect();
         assert_eq!(own, ["own 0", "own 1"], "killed at {nth}: {seen:?}");
-        // A state that is captured before the adoption is completed becomes the newest one.
+        // A state that is captured before the adoption is completed becomes the newest state.
         pin_newest(&bench.store, project);
         adopt_missing_states(&bench.store);
         adopt_missing_states(&bench.store);

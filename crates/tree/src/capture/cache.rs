@@ -226,7 +226,7 @@ impl StatCache {
         while at < directories.len() {
             let directory = &directories[at];
             let (start, count) = self.entries.get(directory.entry as usize)?.children;
-            // Each directory's entries follow the entries of the directory before it.
+            // The entries of each directory directly follow those of the previous directory.
             if start != next && count != 0 {
                 return None;
             }
@@ -321,17 +321,17 @@ impl StatCache {
         bytes.extend_from_slice(&self.names);
         push_checksum(&mut bytes);
         // Some file systems flush a file that replaces another one. Removing the old file first
-        // avoids that.
+        // avoids the flush.
         let path = directory.join("state");
         durable::ignore_missing(fs::remove_file(&path))?;
         durable::replace_file_through(temporary, &path, &bytes, Durability::Cached)?;
-        // The log belongs to the previous cache. If it is left over, the checksum in it does not
-        // match the new cache.
+        // The log belongs to the previous cache. If this process is killed before it removes the
+        // log, the checksum in the log does not match the new cache, so the log is ignored.
         durable::ignore_missing(fs::remove_file(directory.join("state.log")))
     }
 
-    /// Appends entries that have changed since the cache was written. Returns false if the log is
-    /// full.
+    /// Appends to the log the entries that have changed since the cache was written. Returns false
+    /// if the log is full.
     pub(crate) fn append_to_log(&self, directory: &Path, changed: &[u32]) -> io::Result<bool> {
         let log = directory.join("state.log");
         let limit = MAX_LOG.max(self.entries.len() * RECORD / 8);

@@ -87,7 +87,7 @@ impl PathSet {
 pub(crate) enum Decision {
     /// A file is captured, unless it is larger than its class allows.
     Capture(FileClass),
-    /// A directory is entered. The cause tells whether and why the rules exclude the directory.
+    /// A directory is entered. The cause says whether and why the rules exclude the directory.
     Enter(Reach, Cause),
     /// A file or directory is left out and reported as uncovered.
     Leave(Cause),
@@ -252,8 +252,8 @@ impl Coverage {
             Some(class) if stat.is_symlink() || stat.size <= self.size_limit(class, path) => {
                 Decision::Capture(class)
             }
-            // The file is too large for its class, but git tracks it. The scan raises the limit for
-            // such a plain file.
+            // The file is too large for its class, but git tracks it. If the class is plain, the
+            // scan applies the limit for tracked files.
             Some(class) if is_tracked() => Decision::Capture(class),
             _ if is_requested => Decision::Capture(FileClass::Named),
             _ if reach == Reach::Partial => Decision::Pass,

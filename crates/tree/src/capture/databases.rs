@@ -37,7 +37,7 @@ const UNRELIABLE: i64 = i64::MIN;
 /// The suffixes of the files beside a database.
 pub const SUFFIXES: [&[u8]; 3] = [b"-journal", b"-wal", b"-shm"];
 
-/// Returns the path of the database that a file belongs to, judged by its name.
+/// Returns the path of the database that a file belongs to, according to the file's name.
 pub(crate) fn database_of(path: &[u8]) -> Option<&[u8]> {
     let base = SUFFIXES.iter().find_map(|suffix| path.strip_suffix(*suffix))?;
     (!base.is_empty() && !base.ends_with(b"/")).then_some(base)
@@ -183,7 +183,8 @@ impl Scanner<'_> {
             is_settled = is_one_moment;
             if !is_settled && let Some(last) = &last {
                 is_settled = last.is_confirmed_by(&collected);
-                // `last` is consistent: its log was read between two equal states of the database.
+                // If so, `last` is consistent, because its log was read between two equal states of
+                // the database.
                 if is_settled {
                     break;
                 }
@@ -210,7 +211,7 @@ impl Scanner<'_> {
         is_settled
     }
 
-    /// Reads the files of a database once. Also returns true if the files are consistent.
+    /// Reads the files of a database once. The returned flag is true if the files are consistent.
     fn collect(
         &self,
         fd: BorrowedFd<'_>,

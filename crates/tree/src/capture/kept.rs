@@ -1,6 +1,6 @@
-//! The state of the last captured workspace, kept in memory until the next capture. A long-running
-//! process that captures the same workspace again reads its stat cache only if another process has
-//! changed it.
+//! The state of the workspace that was captured last, kept in memory until the next capture. A
+//! long-running process that captures the same workspace again reads its stat cache only if another
+//! process has changed the cache.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,13 +24,13 @@ pub(crate) struct KeptState {
 
 impl KeptState {
     /// Keeps a state that was read from the files in this directory, or written to them. The caller
-    /// has the workspace locked.
+    /// must hold the workspace's lock.
     pub(crate) fn new(directory: &Path, state: WorkspaceState) -> KeptState {
         let (files, checksum) = (stat_files(directory), checksum_of(directory));
         KeptState { directory: directory.to_owned(), files, checksum, state }
     }
 
-    /// Returns the state if it is the one in this directory and its files have not changed.
+    /// Returns the state if it belongs to this directory and the files there have not changed.
     pub(crate) fn into_state(self, directory: &Path) -> Option<WorkspaceState> {
         let is_same = self.directory == directory
             && self.files == stat_files(directory)

@@ -1,5 +1,5 @@
 //! A note that a workspace has too many files, or is larger than the size limit of the store.
-//! Because of this note, later captures fail immediately instead of trying again.
+//! Because of this note, later captures fail immediately instead of scanning the workspace again.
 
 use std::fs;
 use std::path::Path;

@@ -109,7 +109,7 @@ pub enum UncoveredReason {
     TooLarge { size: u64 },
     /// The path was named or swept, but exceeds the budget for such paths.
     OverBudget { size: u64 },
-    /// A configured or built-in rule excludes it.
+    /// A configured or built-in rule excludes the path.
     Excluded,
     /// A `.gitignore` ignores the directory.
     Ignored,
@@ -144,8 +144,8 @@ impl fmt::Display for UncoveredReason {
     }
 }
 
-/// The reason why a capture failed. After such an error, the workspace and its
-/// checkpoints are unchanged.
+/// The reason why a capture failed. After such an error, the workspace and its checkpoints are
+/// unchanged.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum CaptureError {
@@ -195,9 +195,9 @@ pub(crate) struct CaptureContext<'a> {
 }
 
 impl CaptureContext<'_> {
-    /// Returns the paths that may have changed since the known state. Returns `None` if any path may
-    /// have changed, or if the known state has to be checked for another reason, such as a damaged
-    /// object anywhere in it.
+    /// Returns the paths that may have changed since the known state. Returns `None` if any path
+    /// may have changed, or if the known state has to be checked for another reason, such as a
+    /// damaged object anywhere in it.
     fn find_expected(&self, known: &KnownState, head: &CacheHead) -> Option<&[RelPath]> {
         let known_head = &known.cache.head;
         let is_trusted = known_head.rules == head.rules
@@ -300,7 +300,7 @@ pub(crate) fn capture_workspace(
     capture.incomplete_index = coverage.lacks_tracked_paths();
     capture.unapplied = context.unapplied.take();
     capture.unapplied.sort();
-    // If two threads read the same file, it is listed twice.
+    // A file that two threads read is listed twice.
     capture.unapplied.dedup();
     if capture.files - extra > coverage.max_files {
         return Err(CaptureError::TooManyFiles { limit: options.rules.max_files });
@@ -369,7 +369,7 @@ fn update_state(
     if !set_aside.is_empty() {
         context.damaged.borrow_mut().extend(set_aside);
         // Objects of the known state may have been in the broken packs. The store now has a new
-        // generation, so the recursive call checks for them.
+        // generation, so the recursive call checks whether objects are missing.
         head.generation = context.store.generation();
         return update_state(context, coverage, options, head, WorkspaceState { known, unsaved });
     }

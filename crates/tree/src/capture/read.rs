@@ -94,7 +94,8 @@ pub(super) struct ReadOnce {
     pub(super) is_same: bool,
 }
 
-/// Reads a file once, even if it changes during the read. Returns `None` if it does not exist.
+/// Reads a file once, even if it changes during the read. Returns `None` if the file does not
+/// exist.
 pub(super) fn read_once(
     fd: BorrowedFd<'_>,
     name: &[u8],

@@ -85,7 +85,7 @@ impl ScanResults {
 /// The directories that were scanned.
 #[derive(Default)]
 pub(crate) struct ScanResults {
-    /// Known directories by their numbers.
+    /// The results for known directories, keyed by directory number.
     pub(crate) known: HashMap<u32, ScannedDirectory>,
     pub(crate) new: Vec<Option<ScannedDirectory>>,
 }
@@ -269,7 +269,7 @@ impl<'a> Scanner<'a> {
         let entry = self.known().directory_entry(task.number);
         let refreshed = || self.refresh_files(&directory.path, entry, &task.changed);
         let scanned = (!task.list).then(refreshed).flatten().unwrap_or_else(|| {
-            // The listing looks up its patterns in `gitignores`.
+            // `list_directory` looks up the patterns in `gitignores`.
             self.gitignores.apply_up_to(self.root, self.known(), task.number, new_rules);
             let slot = ContentSource::Known(task.number);
             self.list_directory(scope, &directory.path, None, entry.reach, Some(entry), slot)
@@ -319,7 +319,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Lists a directory in another thread: immediately if there is a `scope`, and otherwise once
-    /// the known directories have been scanned. Returns the index of its result in
+    /// the known directories have been scanned. Returns the index of the result in
     /// [`ScanResults::new`].
     fn spawn_listing<'s>(
         &'s self,

@@ -91,11 +91,11 @@ const SAMPLE: ReadBackLimit = ReadBackLimit { objects: 8, size: 32 << 10 };
 /// The approximate number of bytes that an entry takes up in a tree.
 const TREE_ENTRY_SIZE: u64 = 48;
 
-/// Reads back stored objects: those of the paths that the caller names and of the directories above
-/// them, and a random sample of all objects that the capture relies on. If one of them is damaged,
-/// makes the capture store it again, and makes the next scrub begin with its pack. The named files
-/// are about to change, so a later check of the store would find the damage too late. Returns true
-/// if any object is damaged.
+/// Reads back the stored objects of the paths that the caller names and of the directories above
+/// them, and a random sample of all objects that the capture relies on. If an object is damaged,
+/// the capture stores it again, and the next scrub begins with the pack that holds it. The named
+/// files are about to change, so a later check of the store would find the damage too late. Returns
+/// true if any object is damaged.
 pub(crate) fn distrust_damaged_objects(
     known: &mut KnownState,
     options: &CaptureOptions<'_>,
@@ -129,7 +129,8 @@ fn distrust_damaged(
             continue;
         }
         (objects, size) = (objects - 1, size - needed);
-        // An object that is missing may have been added by this process and not written yet.
+        // A missing object is not treated as damaged, because this process may have added it
+        // without having written it yet.
         if let Err(ObjectError::Damaged { pack, .. }) =
             context.store.packs().read_object(&entry.oid)
         {
@@ -181,7 +182,8 @@ fn sample_entries(known: &KnownState, seed: u64) -> Vec<u32> {
     // Multiplying by a large odd number makes neighboring times lead to distant entries.
     let start = (seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % count;
     let chosen = (start..).map(|at| (at % count) as u32);
-    // Entries that are not captured, and those that are too large, are passed over.
+    // The caller skips entries that are not captured or are too large. Therefore, more entries are
+    // chosen than the limit allows.
     chosen.take(count.min(4 * SAMPLE.objects as u64) as usize).collect()
 }
 

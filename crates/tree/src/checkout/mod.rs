@@ -2,8 +2,8 @@
 //!
 //! A restore changes a workspace that is in use, so it needs a journal. A checkout fills a new
 //! directory that no program is using yet, so a temporary name is enough (`new_directory`). If a
-//! workspace still has a file with the same content, the new file shares its blocks where the file
-//! system supports that (`twin`).
+//! workspace still has a file with the same content, the new file shares the blocks of that file
+//! where the file system supports this (`twin`).
 
 mod new_directory;
 mod twin;
@@ -67,9 +67,9 @@ struct PlannedDirectory {
 }
 
 impl Store {
-    /// Writes the files of a tree into a new, empty directory: contents, modes, symlinks and empty
-    /// directories. `twin` is the canonical path of a workspace that may still have some of the
-    /// files. These files are cloned where the file system supports that.
+    /// Writes everything in a tree into a new, empty directory: files with their modes, symlinks,
+    /// and directories, including empty ones. `twin` is the canonical path of a workspace that may
+    /// still have some of the files. Such files are cloned where the file system supports that.
     ///
     /// ```
     /// use takeback_tree::{CaptureOptions, CaptureRules, NewDirectory, Store};
@@ -175,7 +175,7 @@ fn find_unprivileged(directories: &[PlannedDirectory]) -> Vec<RelPath> {
     paths
 }
 
-/// Returns a function that turns a system error at this path into an error of the checkout.
+/// Returns a function that turns a system error at this path into a [`CheckoutError`].
 fn failed_at(path: &RelPath) -> impl FnOnce(io::Error) -> CheckoutError {
     let path = path.clone();
     move |source| CheckoutError::Io { path, source }

@@ -99,7 +99,7 @@ impl Drop for NewDirectory {
 }
 
 /// Removes directories that were created and are still empty. `directories` begins with the
-/// outermost.
+/// outermost directory.
 fn remove_empty(directories: &[PathBuf]) {
     for directory in directories.iter().rev() {
         let _ = fs::remove_dir(directory);

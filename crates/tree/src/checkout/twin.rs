@@ -24,7 +24,8 @@ pub(super) struct Twin {
 }
 
 impl Twin {
-    /// Opens the workspace at a canonical path. Returns `None` if it has no files or no stat cache.
+    /// Opens the workspace at a canonical path. Returns `None` if the directory cannot be opened,
+    /// or if the workspace has no stat cache.
     pub(super) fn open(store: &Store, path: &Path) -> Option<Twin> {
         let root = Root::open(path).ok()?;
         let cache = StatCache::load(&store.workspace_directory(&store.workspace_id(path)))?;
@@ -49,7 +50,7 @@ impl Twin {
     fn try_clone(&self, path: &RelPath, oid: &Oid, file: &File) -> io::Result<bool> {
         let Some(known) = self.cache.find_entry(path.as_bytes()) else { return Ok(false) };
         let is_same = known.kind == EntryKind::File && known.oid == *oid;
-        // The stat of a racy file does not prove what its content is.
+        // The stat of a racy file does not prove that its content is unchanged.
         if !is_same || known.is_doubtful() || self.cache.head.cutoff.is_racy(&known.stat) {
             return Ok(false);
         }

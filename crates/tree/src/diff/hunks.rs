@@ -1,4 +1,4 @@
-//! Comparing two contents line by line.
+//! Comparing the contents of two files line by line.
 
 use std::collections::HashMap;
 use std::iter;
@@ -16,12 +16,12 @@ pub struct Hunk {
     pub after: Range<usize>,
 }
 
-/// The number of lines, on both sides together, up to which the best algorithm takes only
+/// The number of lines, in both files together, up to which the best algorithm takes only
 /// milliseconds.
 const SMALL: usize = 10_000;
 
-/// A line that occurs at least this often counts as frequent. This matters only in contents that
-/// are not small.
+/// The number of occurrences at which a line is considered frequent. This matters only if the
+/// contents have more than [`SMALL`] lines.
 const FREQUENT: usize = 64;
 
 /// Splits content into lines, each with its newline. The last line may have no newline.
@@ -38,8 +38,9 @@ pub(super) fn count_lines(old: &[u8], new: &[u8]) -> LineCounts {
     })
 }
 
-/// Finds the hunks in which two contents differ, in order. Between two hunks, there is at least one
-/// line that both sides share. The compared parts of the contents need not be lines.
+/// Finds the hunks in which two sequences of lines differ, in order. Between two hunks, there is at
+/// least one line that both sides share. Instead of lines, the sequences may consist of other
+/// pieces of content.
 ///
 /// ```
 /// use takeback_tree::{find_hunks, split_lines};
@@ -112,8 +113,8 @@ fn count_occurrences<'a>(lines: &[&'a [u8]]) -> HashMap<&'a [u8], usize> {
     occurrences
 }
 
-/// Finds the hunks in which two pieces differ. Pieces that are not small share no line that is
-/// unique on both sides.
+/// Finds the hunks in which two pieces differ. Large contents have already been cut, so their
+/// pieces share no line that is unique on both sides.
 fn find_hunks_in_piece(before: &[&[u8]], after: &[&[u8]], small: usize) -> Vec<Hunk> {
     if before == after {
         return Vec::new();
@@ -127,7 +128,7 @@ fn find_hunks_in_piece(before: &[&[u8]], after: &[&[u8]], small: usize) -> Vec<H
         Algorithm::Histogram
     } else if has_frequent_lines(&before[old.clone()]) || has_frequent_lines(&after[new.clone()]) {
         // The time for the comparison would be quadratic in the number of frequent lines, and the
-        // result would mean little.
+        // result would be of little use.
         return vec![Hunk { before: old, after: new }];
     } else {
         Algorithm::Myers

@@ -82,8 +82,8 @@ pub struct Diff {
 
 /// The change to one path.
 ///
-/// A directory that exists in only one tree counts as a change only if it is empty. Otherwise, the
-/// changes to the paths in the directory are listed instead.
+/// A directory that exists in only one tree is listed as a change only if it is empty. Otherwise,
+/// the changes to the paths in the directory are listed instead.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct TreeChange {
@@ -95,8 +95,8 @@ pub struct TreeChange {
     pub from: Option<ChangeSide>,
     /// The file, symlink or directory in the new tree.
     pub to: Option<ChangeSide>,
-    /// The number of lines that differ. `None` if there are no lines to count (a directory, a
-    /// binary or private file) or if [`DiffOptions::counts`] is false.
+    /// The numbers of inserted and deleted lines. `None` if there are no lines to count (a
+    /// directory, a binary or private file) or if [`DiffOptions::counts`] is false.
     pub lines: Option<LineCounts>,
     /// True if either side is not text, or is too large to be compared line by line.
     pub binary: bool,
@@ -140,7 +140,7 @@ fn serialize_octal<S: Serializer>(mode: &Mode, serializer: S) -> Result<S::Ok, S
     serializer.collect_str(&format_args!("{:o}", mode.0))
 }
 
-/// The numbers of lines that differ.
+/// The numbers of inserted and deleted lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct LineCounts {
     /// The number of lines that only the new tree has.
@@ -272,7 +272,8 @@ fn differing_entries(
     from: &Oid,
     to: &Oid,
 ) -> Result<BTreeMap<Vec<u8>, Sides>, ObjectError> {
-    // Entries are matched by name: in git's order, a directory sorts differently from a file.
+    // Entries are matched by name, because a directory and a file with the same name have different
+    // positions in git's order.
     let mut entries: BTreeMap<Vec<u8>, Sides> = BTreeMap::new();
     let side = |mode, oid| Some(ChangeSide { mode, oid, size: 0 });
     for entry in store.tree(from)? {

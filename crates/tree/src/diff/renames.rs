@@ -86,7 +86,7 @@ fn pair_same_content(
     pairs
 }
 
-/// The lines of a file, by their hashes.
+/// The lines of a file, represented by their hashes.
 struct Fingerprint {
     index: usize,
     size: usize,

@@ -32,8 +32,8 @@ pub struct UnifiedDiff {
 }
 
 impl Diff {
-    /// Writes the difference in git's unified format, up to `max_lines`, without the content of
-    /// private and binary files.
+    /// Writes the difference in git's unified format, without the content of private and binary
+    /// files. Writes at most `max_lines` lines.
     ///
     /// A section that `git apply` can apply begins with `diff --git`. Other sections (changes to
     /// directories and to most permission bits) begin with `diff --takeback`.

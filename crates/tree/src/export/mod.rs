@@ -3,7 +3,7 @@
 //! The packs of the store hold both private files and others, so they are never copied as they are.
 //! An export writes the objects that commits need into new packs, and private objects into packs of
 //! their own. No delta refers to an object in another pack, so a pack without private objects
-//! reveals nothing of them.
+//! reveals nothing about them.
 
 mod private;
 #[cfg(test)]
@@ -35,7 +35,7 @@ pub struct ExportOptions<'a> {
     pub histories: &'a [Vec<Oid>],
     /// The objects that are private.
     pub privacy: ExportPrivacy<'a>,
-    /// Returns true for an object that is left out, because the destination has it.
+    /// Returns true for an object that is left out, because the destination already has it.
     pub has: &'a dyn Fn(&Oid) -> bool,
     /// The size in bytes after which another pack is begun.
     pub max_pack: u64,
@@ -107,8 +107,8 @@ pub enum ExportError {
 
 impl Store {
     /// Finds the objects that commits need, and divides them into export packs. Changes nothing in
-    /// the store, and does not get in the way of other processes: the store's packs are opened here,
-    /// and stay readable even if a gc removes them.
+    /// the store, and does not block other processes. Packs that this call keeps open stay readable
+    /// even if a gc removes them.
     pub fn export(&self, options: &ExportOptions<'_>) -> Result<Export, ExportError> {
         let sources = self.open_export_sources()?;
         let mut recent = RecentObjects::new(RECENT_BYTES);
@@ -160,7 +160,7 @@ impl Store {
     }
 
     /// Opens all packs. A pack that cannot be opened is skipped; if one of its objects is needed,
-    /// the traversal notices.
+    /// the traversal finds that the object is missing.
     fn open_export_sources(&self) -> Result<SourcePacks, StoreError> {
         // While the lock is held, no other process deletes packs.
         let _lock = self.lock_shared()?;
@@ -184,8 +184,8 @@ impl Export {
         self.waiting.iter().map(|plan| plan.bytes).sum()
     }
 
-    /// Writes the next pack into an existing directory. Returns `None` if all packs are written. A
-    /// power cut may damage the pack.
+    /// Writes the next pack into an existing directory. Returns `None` if all packs have been
+    /// written. The pack is not synced, so a power cut may damage it.
     pub fn write_next(&mut self, directory: &Path) -> Result<Option<ExportedPack>, ExportError> {
         let Some(plan) = self.waiting.pop_front() else { return Ok(None) };
         let name = write_pack(&self.sources, &mut self.recent, &plan.objects, directory)?;
@@ -193,7 +193,8 @@ impl Export {
     }
 }
 
-/// Adds the objects that commits need, except those of damaged commits. Returns the other commits.
+/// Adds the objects that commits need, except those of damaged commits. Returns the commits that
+/// are not damaged.
 fn add_histories(
     needed: &mut NeededObjects,
     sources: &SourcePacks,
@@ -225,7 +226,8 @@ struct Grouping<'a> {
     options: &'a ExportOptions<'a>,
     private: &'a HashSet<Oid>,
     groups: Vec<Group>,
-    /// The number of the group that grows, for open and for private objects.
+    /// The numbers of the groups that are being filled: one for objects that are not private, and
+    /// one for private objects.
     growing: [Option<usize>; 2],
 }
 
@@ -266,7 +268,7 @@ impl<'a> Grouping<'a> {
     }
 }
 
-/// Writes the objects of one pack, of which there is at least one. Returns its name.
+/// Writes one pack, which must have at least one object. Returns the name of the pack.
 fn write_pack(
     sources: &SourcePacks,
     recent: &mut RecentObjects,

@@ -29,7 +29,8 @@ struct Search<'a> {
     sources: &'a SourcePacks,
     recent: &'a mut RecentObjects,
     matcher: Matcher,
-    /// The directories that have been searched. A pattern may apply only in some directories.
+    /// The directories that have been searched, by tree and path. The path is needed because a
+    /// pattern may apply only in some directories.
     seen: HashSet<(Oid, Vec<u8>)>,
     private: HashSet<Oid>,
 }

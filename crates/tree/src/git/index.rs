@@ -52,8 +52,8 @@ pub(crate) struct TrackedPaths {
 }
 
 impl TrackedPaths {
-    /// Reads an index. An index that cannot be read tracks nothing, and only the other rules
-    /// determine the coverage.
+    /// Reads an index. If the index cannot be read, no path is treated as tracked, so only the
+    /// other rules determine the coverage.
     pub(crate) fn read(index: &Path) -> TrackedPaths {
         let mut tracked = read_paths(index).unwrap_or_default();
         tracked.paths.sort_unstable();
@@ -78,8 +78,8 @@ fn read_paths(index: &Path) -> Option<TrackedPaths> {
     let entries = parse_entries(&bytes)?;
     let mut tracked = TrackedPaths { paths: entries.paths(&bytes)?, is_incomplete: false };
     // A split index keeps most of its entries in another file. Entries that have been removed since
-    // the split still count as tracked, so a capture may cover more than necessary. It covers less
-    // only if the other file cannot be read, which is reported.
+    // the split are still treated as tracked, so a capture may cover more than necessary. It covers
+    // less than necessary only if the other file cannot be read, which is reported.
     let extensions = Extensions::new(&bytes, entries.end).flatten();
     for extension in extensions.filter(|extension| extension.signature == b"link") {
         let shared = Oid::from_slice(extension.content)?;

@@ -3,7 +3,7 @@
 //!
 //! This module never writes to these repositories, and copies them only into new directories. A
 //! [`GitDirectory`] is the `.git` of a workspace. It may be damaged, hostile or in use, so anything
-//! in it that cannot be read counts as absent. A [`ForeignRepository`] is a repository whose
+//! in it that cannot be read is treated as absent. A [`ForeignRepository`] is a repository whose
 //! history is imported, so anything in it that cannot be read is an error.
 
 mod config;
@@ -112,7 +112,7 @@ fn open_linked(root: &Root, path: &Path) -> io::Result<Option<OpenGitDirectory>>
     Ok(Some(OpenGitDirectory { fd, path: path.join(target) }))
 }
 
-/// Reads a regular file of at most `max_size` bytes. Anything else counts as absent.
+/// Reads a regular file of at most `max_size` bytes. Returns `None` for anything else.
 fn read_regular_file(path: &Path, max_size: u64) -> Option<Vec<u8>> {
     foreign::read_regular(path, max_size).ok()
 }

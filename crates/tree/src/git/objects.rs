@@ -375,7 +375,8 @@ fn parse_commit(content: &[u8]) -> Option<ForeignCommit> {
         Some(end) => (&content[..end], &content[end + 2..]),
         None => (content, &b""[..]),
     };
-    // A line that begins with a space continues the previous field.
+    // A line that begins with a space continues the previous field. It is parsed as a field with an
+    // empty name, which has no effect.
     let fields = || head.lines().filter_map(|line| line.split_once_str(" "));
     let id = |text: &[u8]| text.to_str().ok()?.parse::<Oid>().ok();
     let (_, tree) = fields().find(|(name, _)| *name == b"tree")?;

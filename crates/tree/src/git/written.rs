@@ -12,7 +12,7 @@ use crate::oid::Oid;
 pub struct GitObjects(Vec<ObjectDatabase>);
 
 impl GitDirectory {
-    /// Opens the objects of the repository. Objects that cannot be read count as missing.
+    /// Opens the objects of the repository. Objects that cannot be read are treated as missing.
     pub fn open_objects(&self) -> GitObjects {
         GitObjects(ObjectDatabase::open_all(self.common_path().join("objects")))
     }
@@ -21,7 +21,7 @@ impl GitDirectory {
 impl GitObjects {
     /// True if git may have written a file or link with this content: the repository has the
     /// content, perhaps with different line endings. Content that git changed with a filter, such
-    /// as the one of LFS, is not recognized.
+    /// as that of Git LFS, is not recognized.
     pub fn has_content(&self, content: &[u8]) -> bool {
         let has = |content: &[u8]| {
             let oid = Oid::of(ObjectKind::Blob, content);

@@ -78,7 +78,8 @@ pub(crate) fn be32(bytes: &[u8]) -> u32 {
     u32::from_be_bytes(bytes[..4].try_into().expect("four bytes"))
 }
 
-/// A sorted table of object ids with its fan-out table. Both kinds of index have such a table.
+/// A sorted table of object ids with its fan-out table. A pack index and a multi-pack index each
+/// have such a table.
 pub(crate) struct OidTable {
     fanout: Vec<u32>,
     oids_at: u64,

@@ -82,10 +82,10 @@ impl Pack {
     }
 }
 
-/// Objects that were read from the packs of a store, by their pack and their offset.
+/// Objects that were read from the packs of a store, keyed by pack and offset.
 pub(crate) type KeptObjects = RecentObjects<(*const Pack, u64)>;
 
-/// The bases of deltas in one pack, some of them kept.
+/// The bases of deltas in one pack. Some of them are kept in memory.
 struct KeptBases<'a> {
     pack: &'a Pack,
     kept: &'a RefCell<KeptObjects>,
@@ -169,7 +169,7 @@ pub(crate) enum Stored {
     Whole(ObjectKind),
     /// A delta whose base is the entry at this offset.
     DeltaAt(u64),
-    /// A delta whose base is this object of the same pack.
+    /// A delta whose base is this object in the same pack.
     DeltaFrom(Oid),
 }
 
@@ -342,8 +342,8 @@ impl PackFile {
         if head.size > max_size {
             return Err(EntryError::TooLarge(head.size));
         }
-        // Deflate never shrinks content to less than 1/1032 of its size, so a larger size is a sign
-        // of damage.
+        // Deflate never shrinks content to less than 1/1032 of its size, so a header that declares
+        // a larger size is a sign of damage.
         if head.size > room.saturating_mul(1032) {
             return Err(corrupt("an impossible size").into());
         }
@@ -381,8 +381,8 @@ impl Drop for OpenFile {
     }
 }
 
-/// Objects that were read recently, by their place: a pack or its number, and an offset. Thanks to them, a
-/// chain of deltas need not be resolved from its start each time.
+/// Objects that were read recently, keyed by place: a pack or its number, and an offset. Thanks to
+/// these objects, a chain of deltas need not be resolved from its start each time.
 pub(crate) struct RecentObjects<P = (u32, u64)> {
     objects: HashMap<P, ObjectContent>,
     order: VecDeque<P>,

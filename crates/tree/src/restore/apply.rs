@@ -163,7 +163,7 @@ pub(super) fn order_steps(steps: &[Step]) -> Vec<usize> {
     order
 }
 
-/// Returns a function that turns a system error at this path into an error of the restore.
+/// Returns a function that turns a system error at this path into a [`RestoreError`].
 pub(super) fn failed_at(path: &RelPath) -> impl FnOnce(io::Error) -> RestoreError {
     let path = path.clone();
     move |source| RestoreError::Io { path, source }
@@ -192,7 +192,8 @@ impl Restore<'_> {
             let stage = |number: &usize| self.stage_file(*number, &self.journal.steps[*number]);
             let mut results: Vec<_> = batch.par_iter().map(stage).collect();
             // While a large file was being written, it may have taken up the space that the other
-            // files needed. By now, the incomplete large file has been removed.
+            // files needed. By now, the incomplete large file has been removed, so the files that
+            // could not be written are tried again.
             if results.iter().filter(|result| lacks_space(result)).count() > 1 {
                 for (number, result) in batch.iter().zip(&mut results) {
                     if lacks_space(result) {

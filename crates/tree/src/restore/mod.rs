@@ -168,7 +168,7 @@ impl BlockedPath {
             BlockedReason::Uncovered(uncovered) => uncovered.to_string(),
             BlockedReason::Uncapturable => "never captured".into(),
             BlockedReason::ParentReplaced => "no longer a directory".into(),
-            BlockedReason::Changed => "changed meanwhile".into(),
+            BlockedReason::Changed => "changed in the meantime".into(),
             BlockedReason::Failed { error } => error.clone(),
         };
         for writer in &self.writers {
@@ -184,7 +184,7 @@ impl BlockedPath {
 struct PlannedStep {
     step: Step,
     /// The stat of the file at the step's path when it was captured. The journal omits it, because
-    /// the files have different inodes after a restore was cut off.
+    /// files may have different inodes after a restore was cut off.
     seen: Option<Stat>,
 }
 
@@ -339,7 +339,8 @@ pub enum Recovery {
 }
 
 impl Plan {
-    /// True if another plan makes the same changes to the same state.
+    /// True if another plan makes the same changes to the same state, and is blocked at the same
+    /// paths for the same reasons.
     pub fn does_the_same_as(&self, other: &Plan) -> bool {
         let is_blocked_alike = self.blocked.len() == other.blocked.len()
             && self
@@ -387,9 +388,9 @@ impl Lock<'_> {
     /// the message `done`, which also changes its id, if and only if the workspace was restored.
     /// This holds even if this process is killed.
     ///
-    /// After a success, the restore counts as cut off until [`Lock::end_restore`] is called. Before
-    /// that call, the caller can do further work that belongs to the restore. If the caller is
-    /// killed, the next [`Lock`] reports [`Recovery::Finished`], and [`Lock::recovered_pin`]
+    /// After a success, the restore is treated as cut off until [`Lock::end_restore`] is called.
+    /// Before that call, the caller can do further work that belongs to the restore. If the caller
+    /// is killed, the next [`Lock`] reports [`Recovery::Finished`], and [`Lock::recovered_pin`]
     /// returns the pin.
     pub fn apply_recorded(
         &mut self,

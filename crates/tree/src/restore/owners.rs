@@ -1,6 +1,6 @@
 //! Owners of restored files. Files that an ordinary user restores belong to that user. If root
 //! restores a file that all users may read, it gives the file to the owner of the file that it
-//! replaces, or else to the owner of the directory. Root keeps all other files.
+//! replaces, or else to the owner of the directory. Root remains the owner of all other files.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -45,7 +45,7 @@ impl Owner {
 }
 
 /// Finds the user to whom root gives a file: the owner of the current file, or else of `directory`.
-/// Returns `None` if this user remains the owner of the file.
+/// Returns `None` if the file is not given to another user.
 pub(super) fn find_heir(root: &Root, path: &RelPath, directory: &RelPath) -> Option<Owner> {
     if !owner::is_root() {
         return None;

@@ -151,7 +151,8 @@ impl<'a> Planner<'a, '_> {
         Ok(differences)
     }
 
-    /// Drops the differences at skipped paths, and those that cannot be applied without them.
+    /// Drops the differences at skipped paths, and the differences that cannot be applied unless
+    /// the skipped paths change as well.
     fn drop_skipped(&self, differences: &mut Vec<Difference>) -> Result<(), PlanError> {
         // A directory can be replaced only together with everything in it.
         let held = find_swaps(differences)

@@ -163,7 +163,7 @@ impl<'a> ObjectGraph<'a> {
                 }
             }
         }
-        // The multi-pack index may list an object that a pack's damaged index does not.
+        // The multi-pack index may list an object that a pack's damaged index does not list.
         self.packs.read_object(&oid).map(|(kind, content)| (kind, Arc::new(content)))
     }
 

@@ -38,8 +38,8 @@ impl<'a> LossReport<'a> {
         PinReport { name: reference.name.clone(), pin, state }
     }
 
-    /// Determines how much is left of the object that a ref refers to. For a pin, the only parent
-    /// of the commit is the attachment.
+    /// Determines how much can still be read of the object that a ref refers to. For a pin, the
+    /// only parent of the commit is the attachment.
     fn find_state(&mut self, tip: u32, is_pin: bool) -> PinState {
         if !self.counts.contains_key(&tip) {
             return PinState::Whole;

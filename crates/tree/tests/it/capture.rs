@@ -8,7 +8,7 @@ use takeback_tree::{
 
 use crate::support::{Scratch, git, read_directory, rel};
 
-/// Checks that git reads exactly the content of the directory from the tree.
+/// Checks that git reads from the tree exactly what the directory contains.
 fn assert_complete(scratch: &Scratch, capture: &Capture) {
     let listed = scratch.raw_tree(capture.tree);
     let names = scratch.ls_tree(capture.tree);

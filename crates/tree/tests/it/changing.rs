@@ -182,8 +182,8 @@ fn links_that_lead_outside_are_never_followed() {
     scratch.fsck();
 }
 
-/// While directories come and go, each capture succeeds. Afterwards, no capture trusts what was
-/// seen during that time.
+/// While directories come and go, each capture succeeds. Later captures do not trust anything that
+/// was seen during that time.
 #[test]
 fn directories_that_appear_and_disappear_are_listed_again() {
     for scratch in fine_and_coarse() {

@@ -324,7 +324,7 @@ fn a_broken_pack_in_a_multi_pack_index_is_set_aside() {
     }
 }
 
-/// A multi-pack index only repeats the packs' own indexes.
+/// A multi-pack index only repeats the packs' own indexes, so the store can be read without it.
 #[test]
 fn a_broken_multi_pack_index_is_ignored() {
     for content in [&b""[..], b"MIDX", &[0; 2000], b"MIDX\x01\x01\xff\0\xff\xff\xff\xff"] {

@@ -113,7 +113,7 @@ fn a_database_that_is_being_written_to_is_intact_or_marked() {
         writer.kill().unwrap();
         writer.wait().unwrap();
         assert!(mode != "WAL" || marked < 10, "a log that only grows does no harm");
-        // Once no process writes to it, the captured database is intact.
+        // Once no process writes to the database, the captured copy is intact.
         let capture = scratch.capture();
         assert_eq!(capture.unsettled, []);
         assert_eq!(check(&scratch, &capture, "app.db"), 70_000, "{mode}");

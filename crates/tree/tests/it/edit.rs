@@ -320,8 +320,8 @@ fn any_acts() -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec(act, 0..12)
 }
 
-/// Turns an act into an edit and applies the edit to the model. Returns the edit, and true if it is
-/// possible.
+/// Turns an act into an edit and applies the edit to the model. Returns the edit, and a flag that
+/// is true if the edit is possible.
 fn act(scratch: &Scratch, tree: Oid, model: &mut Model, act: &Act) -> Option<(TreeEdit, bool)> {
     let done = match act {
         Act::Write(path, mode, text) => {

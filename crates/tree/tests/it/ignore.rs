@@ -241,7 +241,8 @@ fn any_sample() -> impl Strategy<Value = Sample> {
         .prop_map(|(files, ignores)| Sample { files, ignores })
 }
 
-/// Generates a deep directory with few distinct names and patterns, so that they often match.
+/// Generates a deep directory with few distinct names and patterns, so that the patterns often
+/// match.
 fn plain_sample() -> impl Strategy<Value = Sample> {
     let ignore = (any::<prop::sample::Index>(), 0..4usize, plain_ignore_file());
     (prop::collection::vec(plain_path(), 6..30), prop::collection::vec(ignore, 0..3))
@@ -286,8 +287,8 @@ impl Sample {
     }
 }
 
-/// Creates a workspace in which ignored files count as too large, so that the tree holds only files
-/// that git does not ignore.
+/// Creates a workspace in which every ignored file is treated as too large, so that the tree holds
+/// only files that git does not ignore.
 fn strict_scratch() -> Scratch {
     let mut scratch = Scratch::in_memory();
     scratch.rules.max_guarded_size = 0;
@@ -379,8 +380,8 @@ proptest! {
         scratch.capture_only();
         for (change, trusting) in changes {
             change.make(&mut scratch);
-            // With the clock an hour ahead, no file counts as new, so none is reread for that
-            // reason.
+            // With the clock an hour ahead, no file is considered new, so no file is reread for
+            // that reason.
             scratch.ahead = Duration::from_secs(if trusting { 3600 } else { 0 });
             prop_assert_eq!(scratch.capture_only(), scratch.fresh(), "{:?}", change);
         }
@@ -584,7 +585,7 @@ fn a_gitignore_that_is_not_captured_still_applies() {
     }
 }
 
-/// A file that git tracks is treated differently only if the rules would not capture it.
+/// Whether git tracks a file matters only if the rules would not capture the file.
 #[test]
 fn a_tracked_file_is_captured_regardless_of_its_earlier_size() {
     let mut scratch = Scratch::new();
@@ -620,7 +621,7 @@ fn a_gitignore_with_too_many_patterns_is_reported_and_not_applied() {
     scratch.write(".gitignore", patterns(MAX_PATTERNS + 1));
     let capture = scratch.capture();
     assert_eq!((capture.files, &capture.unapplied), (4, &vec![rel(".gitignore")]));
-    // A restore follows the same rules: no file there is guarded.
+    // A restore does not apply this `.gitignore` either, so no file is guarded.
     scratch.write("sub/c", "changed");
     let plan = scratch.restore(&capture, &[]);
     assert_eq!((plan.writes, plan.guarded), (vec![rel("sub/c")], vec![]));
@@ -643,7 +644,7 @@ fn a_split_index_whose_shared_part_cannot_be_read_is_reported() {
     let aside = scratch.path("../aside");
     fs::rename(&shared, &aside).unwrap();
     scratch.write("build/tracked", "2");
-    // Every capture reports this until the file is back.
+    // Every capture reports the incomplete index until the shared part is back.
     for name in ["x", "y"] {
         scratch.write(name, "1");
         assert!(scratch.capture().incomplete_index, "{name}");

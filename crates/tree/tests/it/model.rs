@@ -193,7 +193,7 @@ fn expected_state(now: &State, then: &State, asks: &dyn Fn(&str) -> bool) -> Opt
         model_coverage(&hypothetical).get(path) == Some(&Cover::Guarded)
     };
     let mut result = now.clone();
-    // The paths that the target has.
+    // Restore the paths that the target has.
     for (path, thing) in then.iter().filter(|(path, _)| captured(&then_covers, path) && asks(path))
     {
         let guarded = then_covers[path] == Cover::Guarded;
@@ -225,7 +225,7 @@ fn expected_state(now: &State, then: &State, asks: &dyn Fn(&str) -> bool) -> Opt
         }
         result.insert(path.clone(), thing.clone());
     }
-    // The paths that only the current state has.
+    // Remove the files that only the current state has.
     for (path, thing) in now.iter().filter(|(path, _)| asks(path)) {
         let still_there = result.get(path) == Some(thing);
         let in_target = captured(&then_covers, path);

@@ -65,7 +65,7 @@ fn a_setuid_file_of_another_user_comes_back_without_setuid() {
     as_root_and_as_nobody(test, prepare, |scratch| {
         let capture = scratch.capture();
         assert_eq!(capture.unprivileged, [rel("group-tool"), rel("tool")]);
-        // The restore does not touch this file, so it keeps its owner and mode.
+        // The restore does not touch `tool`, so `tool` keeps its owner and mode.
         scratch.write("other", "");
         scratch.restore(&capture, &[]);
         assert_eq!(owner_and_mode(scratch, "tool"), (ALICE, 0o6755));

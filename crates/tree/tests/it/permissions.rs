@@ -70,7 +70,8 @@ fn a_file_of_another_user_is_reread_once_that_is_possible() {
             store.workspace(&directory.join("work"), &ForbiddenRoots::default()).unwrap();
         let mut lock = workspace.lock().unwrap();
         let rules = CaptureRules::default();
-        // The clock is so far ahead that no file counts as new, so none is reread for that reason.
+        // The clock is so far ahead that no file is considered new, so no file is reread for that
+        // reason.
         let now = SystemTime::now() + Duration::from_secs(3600);
         let options = CaptureOptions { rules: &rules, named: &[], swept: &[], now };
         let capture = lock.capture(&options).unwrap();
@@ -134,7 +135,7 @@ fn directories_that_cannot_be_read_are_reported() {
     });
 }
 
-/// The names can be listed, but `lstat` fails for each of them. None is left out silently.
+/// The names can be listed, but `lstat` fails for each of them. No name is left out silently.
 #[test]
 fn every_name_in_a_directory_that_cannot_be_entered_is_reported() {
     as_bound_user("every_name_in_a_directory_that_cannot_be_entered_is_reported", || {

@@ -248,7 +248,7 @@ fn captures_that_fail_at_every_point_lose_nothing() {
     }
 }
 
-/// Makes a point fail. Returns true if the point was reached.
+/// Makes a fault point fail. Returns true if the point was reached.
 fn error_at(
     scratch: &Scratch,
     (point, (number, name), lasting): (usize, (i32, &str), bool),

@@ -50,8 +50,8 @@ pub struct Scratch {
     pub rules: CaptureRules,
     pub named: Vec<RelPath>,
     pub swept: Vec<RelPath>,
-    /// The time by which the clock that captures use is ahead. If it is an hour ahead, all files
-    /// are old enough to be trusted.
+    /// The amount of time by which the clock of captures is ahead of the real time. If it is an
+    /// hour ahead, all files are old enough to be trusted.
     pub ahead: Duration,
 }
 
@@ -531,7 +531,8 @@ pub fn rel(path: &str) -> RelPath {
     RelPath::new(path).unwrap()
 }
 
-/// Runs the body of a test in a separate process. The test starts itself in that process.
+/// Runs the body of a test in a separate process. That process runs the same test again and
+/// executes only the body.
 pub fn in_own_process(test: &str, body: impl FnOnce()) {
     const MARK: &str = "TAKEBACK_TEST_CHILD";
     if std::env::var_os(MARK).is_some_and(|mark| mark == test) {

@@ -14,7 +14,7 @@ use super::Past;
 /// A line of the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ListLine {
-    /// Something that the user should know.
+    /// A problem that the user should know about.
     Problem(String),
     /// The name of a day.
     Day(String),

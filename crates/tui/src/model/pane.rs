@@ -98,7 +98,7 @@ impl Pane {
         }
     }
 
-    /// Forgets everything about the previous checkpoint.
+    /// Switches to another checkpoint, and forgets everything about the previous one.
     pub(crate) fn show(&mut self, subject: Option<Oid>) {
         let (tab, is_since, is_unfolded) = (self.tab, self.is_since, self.is_unfolded);
         *self = Pane { tab, subject, is_since, is_unfolded, ..Pane::new() };

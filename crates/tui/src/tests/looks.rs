@@ -134,7 +134,7 @@ fn a_history_that_cannot_be_read_says_what_is_safe_and_what_to_do() {
     player.expect_part("the store is damaged");
     player.expect_part("Nothing was changed.");
     player.expect_part("takeback checkpoints repair");
-    // If reading again fails, the old content stays on the screen.
+    // If the history cannot be read again, the old content stays on the screen.
     let mut player = Player::with_story(80, 14);
     player.send(Message::Past(Err(Problem::new("the disk is gone"))));
     player.expect_part("the disk is gone");

@@ -93,9 +93,9 @@ pub(super) struct Player {
     work: Work,
     pub(super) model: Model,
     seen: Option<SystemTime>,
-    /// The commands that no worker carries out.
+    /// The commands that the player does not carry out, such as quitting, as text.
     pub(super) done: Vec<String>,
-    /// Plans that a test delivers later.
+    /// The requests for plans that a test answers later. `None` if plans are made immediately.
     pub(super) held: Option<Vec<Command>>,
 }
 

@@ -8,7 +8,7 @@ use crate::model::dialog::{Answer, Confirm, Dialog, KEEP, Purpose, TextInput, UN
 use crate::model::plan::Wanted;
 use crate::model::{Load, Model, Note, NoteKind};
 
-/// A number of lines that no plan exceeds.
+/// The limit on scrolling down in a plan. No plan has more lines than this.
 const MOST_LINES: usize = 40;
 
 impl Model {

@@ -112,7 +112,7 @@ impl Model {
                 self.is_pane_focused = !is_opened && self.subject().is_some();
             }
             Key::Left | Key::Char('h') => drop(self.open_steps(false)),
-            // Files are chosen in the right pane.
+            // The files to restore are chosen in the right pane.
             Key::Char(' ') => {
                 self.show_tab(0);
                 self.is_pane_focused = self.subject().is_some();

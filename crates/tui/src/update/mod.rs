@@ -119,7 +119,7 @@ impl Model {
         let selected = self.timeline().and_then(|timeline| self.list.selected_id(timeline));
         let row = self.row().map(fingerprint);
         match past {
-            // If reading again fails, the old content stays on the screen.
+            // If the history cannot be read again, the old content stays on the screen.
             Err(problem) if !is_first => {
                 self.note = Some(Note { text: problem.line(), kind: NoteKind::Warning });
                 return Vec::new();
@@ -173,7 +173,7 @@ impl Model {
         }
     }
 
-    /// Closes the question after a plan was carried out, or says why the plan failed.
+    /// Closes the question after its plan has been carried out, or says why that failed.
     fn finish_plan(&mut self, result: Result<Box<RollbackView>, Problem>) -> Vec<Command> {
         self.wanted = None;
         match result {

@@ -93,7 +93,7 @@ fn render_keys(model: &Model, theme: Theme, width: usize) -> Line<'static> {
     line.build()
 }
 
-/// Adds as many keys as fit. The last two, such as those for help and for quitting, are always
+/// Adds as many keys as fit. The last two, usually those for help and for quitting, are always
 /// added.
 pub(super) fn add_keys(line: &mut LineBuilder, keys: &[(&str, &str)], theme: Theme) {
     let width = |(key, words): &(&str, &str)| key.chars().count() + words.chars().count() + 3;

@@ -49,7 +49,7 @@ const GROUPS: [(&str, &[(&str, &str)]); 4] = [
     ),
 ];
 
-/// The signs of the list.
+/// The signs that the list uses, and their meanings.
 const SIGNS: &str = " ● here now   ○ a turn   ◆ by hand   ◇ a rollback   ⚠ effects that stay   struck through: taken back";
 
 pub(super) fn draw(theme: Theme, buffer: &mut Buffer) {

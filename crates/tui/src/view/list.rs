@@ -132,7 +132,7 @@ impl ListView<'_> {
         let ink = match (row.taken_back, row.prompt.is_some()) {
             (true, _) => Ink::TakenBack,
             (false, true) => Ink::Text,
-            // The reason may not have been written by the user.
+            // Without a prompt, the row shows the reason, which the user may not have written.
             (false, false) => Ink::Faint,
         };
         let subject = takeback_base::columns::shorten(&subject, room.saturating_sub(used));

@@ -76,7 +76,7 @@ impl Work {
         })
     }
 
-    /// Finds the number of the row that begins with a checkpoint.
+    /// Finds the number of the row whose first checkpoint has this id.
     fn row_of(&self, opened: &Opened, id: &Oid) -> Result<usize, Error> {
         let (_, history) = self.history(opened)?;
         let row = history.rows().find(|row| row.first().pin.id == *id).map(|row| row.number);

@@ -48,7 +48,8 @@ impl<J> Queue<J> {
         self.changed.notify_all();
     }
 
-    /// Closes the queue. The thread ends once its current job and the kept jobs are done.
+    /// Closes the queue, and drops the waiting jobs that need not be kept. The thread ends once its
+    /// current job and the kept jobs are done.
     pub(super) fn close(&self, is_kept: impl Fn(&J) -> bool) {
         let mut state = self.lock();
         state.jobs.retain(is_kept);

@@ -39,7 +39,7 @@ const MAX_VERSION: u64 = 1 << 20;
 
 impl Work {
     /// Reads the requested content. Returns `None` if nothing has changed, or if a newer request
-    /// made this one pointless.
+    /// made the request pointless.
     pub(crate) fn read(
         &self,
         read: &Read,

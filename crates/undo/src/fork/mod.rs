@@ -1,10 +1,10 @@
 //! Forks: a new session with the conversation as it was at an earlier point and, in a new
 //! directory, the files as they were at that point. Nothing that already exists is changed.
 //!
-//! `point` parses what the user typed, `source` finds the conversation and the checkpoint at that
-//! point, `turn_end` finds the checkpoint with the files at the end of a turn, `destination`
-//! chooses the new directory, and `staging` fills it in such a way that an interrupted fork can
-//! later be finished or removed.
+//! `point` parses what the user typed. `source` finds the conversation and the checkpoint at that
+//! point, and `turn_end` finds the checkpoint with the files at the end of a turn. `destination`
+//! chooses the new directory. `staging` fills it in such a way that an interrupted fork can later
+//! be finished or removed.
 
 mod destination;
 mod point;
@@ -122,7 +122,7 @@ pub struct Fork {
     pub workspace: Option<AnyPath>,
     /// The new directory; `None` if only the conversation was forked.
     pub directory: Option<AnyPath>,
-    /// The number of files and symlinks.
+    /// The number of files and symlinks that were written.
     pub files: u64,
     /// The number of files that share their blocks with files in the workspace.
     pub cloned: u64,
@@ -171,15 +171,13 @@ pub enum ForkError {
     Unknown(String),
     #[error("{0:?} is both a checkpoint of this workspace and a session")]
     Ambiguous(String),
-    #[error("{0:?} does not say which turn or checkpoint")]
+    #[error("no turn or checkpoint follows the @ in {0:?}")]
     NoPoint(String),
     #[error("session {session} has no turn {turn}: it has {turns}")]
     NoSuchTurn { session: String, turn: i64, turns: usize },
     #[error("checkpoint {0} belongs to no conversation")]
     NoConversation(Oid),
-    #[error(
-        "the ledger does not say which messages the conversation of {0} had at that checkpoint"
-    )]
+    #[error("the ledger does not record which messages {0} had at that checkpoint")]
     PointUnknown(String),
     #[error("{0} cannot continue {1}, which belongs to another agent")]
     OtherAgent(String, String),
@@ -234,7 +232,7 @@ fn describe_turn(session: &str, turn: Option<i64>) -> String {
 }
 
 /// Forks a session. After an error, nothing is left of the fork. If this process is killed, the
-/// next fork finishes or removes what is left: see [`finish_forks`].
+/// next fork finishes or removes the incomplete one: see [`finish_forks`].
 ///
 /// ```
 /// use takeback_undo::history::{open_workspace, take_checkpoint};

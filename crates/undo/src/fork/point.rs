@@ -36,7 +36,7 @@ impl ForkPoint {
                 Ok(ForkPoint::Session { session, at: SessionPoint::LastTurn })
             }
             (Err(error), false) => Err(match (error, split) {
-                // An id that belongs to another workspace, or to several checkpoints.
+                // The text is an id that belongs to another workspace, or to several checkpoints.
                 (ForkError::Find(error), _) if !matches!(error, FindError::NotACheckpoint(_)) => {
                     error.into()
                 }

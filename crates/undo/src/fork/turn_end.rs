@@ -26,7 +26,7 @@ pub(super) enum EndState<'h> {
 
 /// The start or the end of one of the session's calls.
 struct KnownCall<'h> {
-    /// The index of its checkpoint in the history.
+    /// The index, in the history, of the checkpoint that records this start or end.
     index: usize,
     call: &'h CallRef,
     /// True if this is the end of the call.
@@ -108,8 +108,9 @@ fn list_calls<'h>(
 }
 
 /// Finds the state after the last of a turn's calls. Returns `None` if the end of one of the calls
-/// is not known, or if the state was captured late. `changing` lists the calls that changed files
-/// according to the ledger; the states after some of them may have been pruned.
+/// is not known, or if the start or the end of the last call was captured late. `changing` lists
+/// the calls that changed files according to the ledger; the states after some of them may have
+/// been pruned.
 fn find_last_end<'h>(
     history: &'h History,
     own: &[&KnownCall<'h>],
@@ -131,7 +132,8 @@ fn find_last_end<'h>(
     (!is_late && !checkpoint.record.late).then_some(checkpoint)
 }
 
-/// Returns true if a later checkpoint shows that the files were still as in `before`.
+/// Returns true if `known`, which is later than `before`, shows that the files were still as in
+/// `before`.
 fn keeps_tree(known: &Checkpoint, before: &Checkpoint) -> bool {
     let tree = before.pin.tree;
     let is_later = |call: &&CallRef| known.start_of(call) > before.pin.name.seq;

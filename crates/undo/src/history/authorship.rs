@@ -58,7 +58,7 @@ struct KnownState<'h> {
     uncovered: Vec<&'h RelPath>,
     /// The paths that were captured regardless of the rules.
     named: Vec<&'h RelPath>,
-    /// The rollback that followed, if any.
+    /// The rollback that followed this state, if any.
     rollback: Option<&'h RollbackRecord>,
 }
 
@@ -99,8 +99,8 @@ struct Span<'h> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SpanEnd {
     Reported,
-    /// The end was not reported. The call counts as ended at its session's next call or at the end
-    /// of its turn.
+    /// The end was not reported. The call is assumed to have ended at its session's next call or at
+    /// the end of its turn.
     Assumed,
     /// The end is not known, or the call is still running.
     Unknown,
@@ -185,8 +185,8 @@ impl<'h> Timeline<'h> {
             let uncovered = began.uncovered.iter().collect();
             let (tree, named, rollback) = (began.tree, call.named.iter().collect(), None);
             self.points.push(KnownState { at: from, time, tree, uncovered, named, rollback });
-            // A call whose end was not reported counts as ended at the session's next call, or at
-            // the end of the turn if no call follows.
+            // A call whose end was not reported is assumed to have ended at the session's next
+            // call, or at the end of the turn if no call follows.
             let (end, to) = match record.kind {
                 Kind::After => (SpanEnd::Reported, at),
                 _ => {
@@ -200,10 +200,10 @@ impl<'h> Timeline<'h> {
         }
     }
 
-    /// Adds the calls whose end was not reported. A call that is still open counts as running until
+    /// Adds the calls whose end was not reported. A call that is still open is assumed to run until
     /// its session's first checkpoint in another turn, or until now if there is none. Any other
-    /// call counts as running until its session's next checkpoint, or until the next known state if
-    /// there is none.
+    /// call is assumed to have run until its session's next checkpoint, or until the next known
+    /// state if there is none.
     fn add_unended_calls(&mut self, history: &'h History) {
         let name = |call: &'h CallRef| (call.session.as_str(), call.id.as_str());
         let ended: HashSet<_> = self.spans.iter().map(|span| name(span.call)).collect();
@@ -339,8 +339,8 @@ impl<'h> Timeline<'h> {
             [change.from, change.to].iter().flatten().any(|(mode, _)| mode.is_directory());
         let claims = |span: &&Span<'_>| find_claim(span.call, path, is_directory);
         let claim = ours.iter().map(claims).max().unwrap_or(Claim::None);
-        // An agent that `takeback run` started reports its own calls, so the run itself does not
-        // count as another session.
+        // An agent that `takeback run` started reports its own calls, so the run itself is not
+        // treated as another session.
         let is_run_around =
             |span: &&&Span<'_>| span.call.is_run() && !ours.iter().all(|own| own.call.is_run());
         let others = others.iter().filter(|span| !is_run_around(span));

@@ -9,7 +9,7 @@ use super::record::CallRef;
 pub(crate) enum Claim {
     /// The call names the files it changes, and the path is not among them.
     None,
-    /// The call's script is known to write only other files, or the call names other files but its
+    /// The call's script is known to write only other files. Or the call names other files, but its
     /// tool may also change files that the call does not name.
     Unlikely,
     /// The call may change anything.

@@ -32,8 +32,8 @@ struct KeptCounts {
     counts: ChangeCounts,
 }
 
-/// Counts the changes in each row, up to a number of rows. These are the changes that the calls of
-/// a turn made, or the changes between a manual checkpoint and the next row. Returns the counts in
+/// Counts the changes in each of the newest `limit` rows. These are the changes that the calls of a
+/// turn made, or the changes between a manual checkpoint and the next row. Returns the counts in
 /// the order of the rows, with `None` for a row whose changes are not known yet.
 pub(crate) fn count_changes(
     opened: &Opened,
@@ -84,7 +84,7 @@ fn last_counted(history: &History, row: &Row<'_>) -> Option<u64> {
         None => successor,
         Some(_) => {
             let newest = history.all.last()?.pin.name.seq;
-            // A call without a known end counts as running until the next known state.
+            // A call without a known end is assumed to run until the next known state.
             let last = row.last().pin.name.seq;
             let is_known = last > row.first().pin.name.seq || newest > last;
             is_known.then_some(last.max(successor.unwrap_or(0)))
@@ -134,7 +134,7 @@ pub(crate) fn end_of_row(history: &History, row: &Row<'_>) -> Oid {
         return row.successor().unwrap_or(*row).first().pin.tree;
     }
     let last = row.last();
-    // If the last call has no known end, the next state counts as its end.
+    // If the end of the last call is not known, the next state is taken as its end.
     let next = history.all.partition_point(|known| known.pin.name.seq <= last.pin.name.seq);
     let next = history.all.get(next).filter(|_| last.record.kind == Kind::Call);
     next.unwrap_or(last).pin.tree

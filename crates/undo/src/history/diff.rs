@@ -128,7 +128,8 @@ pub fn compare_checkpoints(
     }
 }
 
-/// Returns the paths to compare. If one of them is a pattern or excluded, everything is compared.
+/// Returns the paths to compare. If the chosen paths include a pattern or an exclusion, returns
+/// none, and everything is compared.
 fn find_plain(chosen: &ChosenPaths) -> &[RelPath] {
     if chosen.is_plain() { &chosen.included } else { &[] }
 }

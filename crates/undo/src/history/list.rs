@@ -182,7 +182,7 @@ pub fn list_workspace(opened: &Opened, workspace: &WorkspaceRef<'_>) -> Result<L
     Ok(list_history(opened, workspace, &history, usize::MAX))
 }
 
-/// Lists the newest checkpoints of a history, up to a number of rows.
+/// Lists the newest checkpoints of a history: at most `limit` rows.
 pub(crate) fn list_history(
     opened: &Opened,
     workspace: &WorkspaceRef<'_>,

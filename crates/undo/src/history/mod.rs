@@ -102,7 +102,7 @@ pub enum FindError {
     NoSuchStep { number: usize, step: usize, steps: usize },
     #[error("{0:?} is not a checkpoint")]
     NotACheckpoint(String),
-    #[error("more than one checkpoint's id begins with {0}")]
+    #[error("several ids of checkpoints begin with {0}")]
     Ambiguous(String),
     #[error("this workspace has no checkpoint {0}")]
     Unknown(String),

@@ -71,8 +71,8 @@ pub struct Record {
     /// The databases that were captured while they were being written to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unsettled: Vec<RelPath>,
-    /// The earlier calls whose ends, like that of `call`, were not reported. Given only in the
-    /// record of the state at the end of a turn.
+    /// Earlier calls whose ends were not reported. The end of `call` was not reported either. Given
+    /// only in the record of the state at the end of a turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unended: Vec<CallRef>,
     /// The files whose setuid or setgid bits the tree leaves out, because another user owned them.
@@ -136,7 +136,7 @@ pub struct CallRef {
     /// True if the script is known to change nothing but `named` and `writes`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bounded: bool,
-    /// The state before the call. Given only in records of states after the call.
+    /// The state before the call. Given only in the record of a state after the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub began: Option<Began>,
     /// In records about a directory or file outside the session's workspace, the newest checkpoint
@@ -146,8 +146,8 @@ pub struct CallRef {
     pub newest: Option<NewestCheckpoint>,
 }
 
-/// The checkpoint that was the newest one of a workspace at some time, given by the path and the
-/// number in its record. These do not change when a history is moved or renumbered.
+/// The newest checkpoint of a workspace at some moment. It is identified by the path and the number
+/// in its record, because these do not change when a history is moved or renumbered.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct NewestCheckpoint {
@@ -380,9 +380,9 @@ impl Record {
         self.calls().flat_map(|call| &call.named).chain(uncovered)
     }
 
-    /// Returns true if this capture may have a path that an older capture does not cover: a call
+    /// Returns true if this capture may contain a path that an older capture does not cover: a call
     /// named the path or swept its directory, or the rules have changed. The capture before a
-    /// rollback of files has all paths that any call named.
+    /// rollback of files contains all paths that any call named.
     pub(crate) fn may_cover_more_than(&self, older: &Record) -> bool {
         let is_before_rollback = self.rollback.as_ref().is_some_and(|done| done.files);
         let is_left_out = |path: &RelPath| self.uncovered.iter().any(|known| known.path == *path);

@@ -186,7 +186,7 @@ fn attach_index(
     Ok(Some(attachment))
 }
 
-/// Returns true if a checkpoint still names the copy of an index as its attachment. Looking up the
+/// Returns true if a checkpoint still has the copy of an index as its attachment. Looking up the
 /// checkpoint's number is not enough: another checkpoint may now have that number.
 fn keeps_copy(workspace: &Workspace<'_>, known: &IndexState) -> bool {
     let name = PinName { workspace: workspace.id().clone(), seq: known.seq };

@@ -1,6 +1,6 @@
-//! Traces of pruned checkpoints. They show which turns and rollbacks came after a kept checkpoint
-//! and which paths these turns and rollbacks named, so that a return to that checkpoint also takes
-//! back turns that are no longer in the list.
+//! Traces of pruned checkpoints. They show which turns and rollbacks came after a kept checkpoint,
+//! and which paths these turns and rollbacks named. With the traces, a return to that checkpoint
+//! also takes back turns that are no longer in the list.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -117,7 +117,7 @@ impl History {
 /// Drops from a record all fields that are meaningless without its tree.
 fn reduce(record: Record) -> Record {
     let reduce_call = |call: CallRef| CallRef { writes: Vec::new(), ..call };
-    // Uncovered paths count as named if the undo of a turn changed them.
+    // Uncovered paths are treated as named if the undo of a turn changed them.
     let is_undo = record.rollback.as_ref().is_some_and(|done| done.action == Action::UndoTurn);
     Record {
         reason: String::new(),

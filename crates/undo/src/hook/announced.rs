@@ -1,9 +1,9 @@
 //! Calls that the agent only announces. The agent does not wait, so a call may already have changed
 //! files when the workspace is captured.
 //!
-//! Such a call counts as begun right after the workspace's newest checkpoint, because no reported
-//! call has changed the workspace since then. Otherwise, changes that the call made before the
-//! capture would count as the user's work.
+//! Such a call is treated as if it had begun right after the workspace's newest checkpoint, because
+//! no reported call has changed the workspace since then. Otherwise, changes that the call made
+//! before the capture would be attributed to the user.
 
 use takeback_tree::{Capture, Lock, RelPath, Workspace};
 
@@ -26,8 +26,9 @@ pub(super) struct Start {
 }
 
 impl Start {
-    /// Finds the state from which a call begins. `capture` is the present state. Without an earlier
-    /// checkpoint of the turn, the call counts as begun now: the newest checkpoint may be old.
+    /// Finds the state from which a call begins. `capture` is the present state. If the turn has no
+    /// earlier checkpoint, the call is treated as beginning now, because the newest checkpoint may
+    /// be old.
     pub(super) fn find(
         call: &CallContext<'_>,
         workspace: &Workspace<'_>,

@@ -84,8 +84,8 @@ struct StateBefore {
     newest: Option<NewestCheckpoint>,
 }
 
-/// Pins the state before a call if necessary. Returns the open call and, if the call needed one,
-/// its checkpoint.
+/// Pins the state before a call if necessary. Returns the open call, and also the checkpoint if the
+/// call needed one.
 fn pin_before(
     opened: &Opened,
     path: &ProtectedPath,
@@ -203,7 +203,7 @@ pub(super) fn capture_after(
     let capture = capture_path(opened, path, &workspace, &mut lock)?;
     let (tree, late) = (capture.tree, call.deadline.has_passed());
     // Even if a call changed nothing, its end is pinned if its start was pinned. Without that pin,
-    // the next checkpoint would count as the end.
+    // the next checkpoint would be taken for the end.
     if open_call.has_pin || tree != open_call.tree {
         let began = Began {
             tree: open_call.tree,

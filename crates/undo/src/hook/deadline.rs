@@ -20,8 +20,8 @@ impl Deadline {
     }
 
     /// Creates the deadline for a call that the agent only announces. The agent does not wait, so
-    /// the call may already have changed files. In that case, the call counts as begun after the
-    /// newest checkpoint.
+    /// the call may already have changed files. In that case, the call is treated as if it had
+    /// begun right after the newest checkpoint.
     pub fn announced() -> Deadline {
         Deadline { is_announced: true, ..Deadline::default() }
     }

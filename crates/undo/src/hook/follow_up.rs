@@ -79,7 +79,7 @@ pub fn tend_workspace(
 
 /// Captures the state at the end of a session's turn, if the ends of some of its calls were not
 /// reported. This is done while the agent is still waiting, because the user's next edits must not
-/// count as the work of these calls. If it fails, [`tend_workspace`] tries again.
+/// be attributed to these calls. If it fails, [`tend_workspace`] tries again.
 pub fn conclude_unended_calls(opened: &Opened, session: &str) -> Result<(), TakeError> {
     let Some(state) = opened.session_state(session).filter(|_| opened.has_store()) else {
         return Ok(());

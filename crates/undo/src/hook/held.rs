@@ -2,8 +2,9 @@
 //! agent stops waiting for a capture. If the call has deleted or changed a file, the late capture
 //! reads its content from the held file.
 //!
-//! Small files are copied. A link to a large file costs no space and hardly any time, but does not
-//! help if the call writes into the file itself, or if takeback's home is on another file system.
+//! Small files are copied. Large files are linked, which costs no space and hardly any time. A link
+//! does not help if the call writes into the file itself, or if takeback's home is on another file
+//! system.
 
 use std::collections::HashSet;
 use std::fs;

@@ -121,7 +121,8 @@ pub(super) fn find_protected_paths(
     (merge_duplicates(protected), unprotected)
 }
 
-/// Lists the absolute paths that a call refers to, without duplicates and in the order of the call.
+/// Lists the absolute paths that a call refers to, without duplicates, in the order in which the
+/// call refers to them.
 pub(super) fn find_mentions(
     call: &ToolCall,
     directory: &Path,
@@ -242,7 +243,8 @@ fn protect_outside_path(opened: &Opened, path: &Path, mention: Mention) -> Optio
 }
 
 /// Returns true if a file outside any project was captured before. Such a file is captured even if
-/// it is missing now. Otherwise, a rollback to this moment would restore its later content.
+/// it is missing now. Otherwise, a rollback to this moment would restore content that the file got
+/// only later.
 fn is_known_file(opened: &Opened, path: &Path) -> bool {
     let store = opened.has_store().then(|| opened.store().ok()).flatten();
     let info = store.and_then(|store| store.workspace_info(&store.workspace_id(path)).ok()?);

@@ -35,7 +35,7 @@ pub enum ReportedEvent {
     /// The user sent a prompt; not every agent reports its text.
     TurnStart { prompt: Option<String> },
     /// The user sent a prompt that the agent has not received yet. The workspace is captured before
-    /// the agent receives it.
+    /// the agent receives the prompt.
     BeforePrompt { prompt: Option<String> },
     /// The agent is about to use a tool.
     BeforeTool(ToolCall),

@@ -33,7 +33,8 @@ pub(crate) struct DaysSeen {
     since_latest: usize,
 }
 
-/// Days that do not count as age, because takeback did not run or the clock jumped.
+/// A span of time that does not count toward the age of checkpoints, because takeback did not run
+/// or the clock jumped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ClockJump {
     /// The last day before the gap, as `YYYY-MM-DD`.
@@ -70,7 +71,7 @@ impl DaysSeen {
     pub(crate) fn note_today(opened: &Opened) -> DaysSeen {
         let mut days = read_days(opened);
         let today = day_of(opened.now());
-        // If the day cannot be written, checkpoints count as younger than they are, which is safe.
+        // If the day cannot be written, checkpoints seem younger than they are, which is safe.
         if !days.contains(&today) && opened.has_store() {
             let _ = append_day(opened, today);
         }
@@ -158,7 +159,7 @@ mod tests {
         assert!(at(1000) >= jumped.cutoff(at(1400), 30));
         assert!(at(1000) < jumped.cutoff(at(1400), 10));
         assert!(at(1399) < jumped.cutoff(at(1400), 0));
-        // Days in the future do not count as age.
+        // Days in the future do not count toward the age.
         assert!(at(1000) >= seen((1000..=1005).chain(1400..1440)).cutoff(at(1006), 6));
     }
 

@@ -20,8 +20,7 @@ pub struct DeletedCheckpoint {
     pub checkpoints: usize,
 }
 
-/// The reason why a checkpoint was not deleted. After such an error, all checkpoints are still
-/// there.
+/// The reason why a checkpoint was not deleted. After such an error, all checkpoints still exist.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages explain the variants")]
 pub enum DeleteError {

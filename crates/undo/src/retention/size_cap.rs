@@ -16,8 +16,8 @@ struct Candidate {
     time: Time,
     name: PinName,
     workspace: usize,
-    /// True if the checkpoint is a row, a safety checkpoint or part of the newest turn. These are
-    /// evicted last.
+    /// True if the checkpoint is a row, a safety checkpoint or part of the newest turn. Such
+    /// checkpoints are evicted last.
     is_row: bool,
     /// The number of older candidates in the same workspace that have the same value of `is_row`.
     /// Candidates are sorted by this number, so that each round evicts one checkpoint per

@@ -299,8 +299,8 @@ fn make_safety_record(
         chat: goal.chats.first().cloned(),
         other_chats: goal.chats.iter().skip(1).cloned().collect(),
         part_of: goal.part_of,
-        // Paths that were not touched count as skipped, so that a reversal of this rollback does
-        // not touch them either.
+        // Paths that were not touched are recorded as skipped, so that a reversal of this rollback
+        // does not touch them either.
         skipped: goal
             .skipped
             .iter()

@@ -52,8 +52,8 @@ pub(super) fn find_conversations(
     conversations
 }
 
-/// Finds the point before a turn that is to be undone, if the turn is the last one of its
-/// conversation; otherwise, later turns would be taken back with it, even though their changes
+/// Finds the point before a turn that is to be undone, but only if the turn is the last one of its
+/// conversation. Otherwise, later turns would be taken back with it, even though their changes
 /// stay. The conversations of the turn's subagents return to the same point.
 pub(super) fn find_undone_turn(
     opened: &Opened,

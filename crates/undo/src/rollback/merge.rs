@@ -120,8 +120,9 @@ const FREQUENT: usize = 64;
 /// Finds the changes of one side, in order. There is at least one unchanged line between two
 /// changes.
 ///
-/// If lines are repeated often, the time for a comparison is quadratic in the number of changes, so
-/// versions that are not small are first cut at lines that occur exactly once in each of them.
+/// If lines are repeated often, the time for a comparison is quadratic in the number of changes.
+/// Versions that are not small are therefore first cut at lines that occur exactly once in each of
+/// them.
 fn find_hunks(base: &[Line<'_>], side: &[Line<'_>], small: usize) -> Vec<Hunk> {
     let is_small = base.len() + side.len() <= small;
     let cuts = if is_small { Vec::new() } else { common_unique_lines(base, side) };

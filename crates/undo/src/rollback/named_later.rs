@@ -14,9 +14,9 @@ use super::planned::TargetState;
 use crate::history::History;
 use crate::history::record::Checkpoint;
 
-/// Finds the entries of paths that a checkpoint does not cover, in the first later checkpoint that
-/// does. Returns them as edits of the checkpoint's tree. Paths that are found in this way no longer
-/// count as uncovered.
+/// Finds the paths that a checkpoint does not cover in the first later checkpoint that covers them.
+/// Returns their entries as edits of the checkpoint's tree, and removes these paths from
+/// `state.uncovered`.
 pub(super) fn find_named_later(
     store: &Store,
     history: &History,
@@ -28,7 +28,7 @@ pub(super) fn find_named_later(
         return Ok(Vec::new());
     }
     let mut found: BTreeMap<RelPath, NewEntry> = BTreeMap::new();
-    // Paths whose state is known, because a capture covered them or they did not exist then. The
+    // Paths whose state is known because a capture covered them, whether or not they existed. The
     // paths that the checkpoint's own call named are among them.
     let mut settled: Vec<RelPath> = Vec::new();
     settled.extend(completely_captured(checkpoint, &uncovered));

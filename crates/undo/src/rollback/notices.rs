@@ -163,8 +163,8 @@ pub(super) fn list_left(view: &RollbackView) -> Vec<RelPath> {
         .collect()
 }
 
-/// Settles a session's waiting notices about rollbacks, after the conversation has been taken back
-/// inside the agent. The notices then report only the files that were left unchanged, and the
+/// Replaces a session's waiting notices about rollbacks, after the conversation has been taken back
+/// inside the agent. The new notice reports only the files that were left unchanged, and the
 /// effects.
 pub fn leave_in_place(opened: &Opened, session: &str) -> Result<(), LedgerError> {
     let Some(mut ledger) = opened.ledger()? else { return Ok(()) };

@@ -88,7 +88,7 @@ pub fn literal_path(path: &Path) -> PathBuf {
 }
 
 /// Splits the marks from the beginning of a path: `:(exclude,top)docs`, or `:!/docs` for short. If
-/// a mark is unknown, there are no marks: the path itself begins with a colon.
+/// a mark is unknown, the text is taken as a path without marks that begins with a colon.
 pub(super) fn split_marks(typed: &Path) -> (Marks, &Path) {
     let found = typed.as_os_str().as_bytes().strip_prefix(b":").and_then(|rest| {
         match rest.strip_prefix(b"(") {
@@ -131,8 +131,9 @@ fn read_short_marks(text: &[u8]) -> (Marks, &[u8]) {
 }
 
 /// Replaces the patterns among the paths of a goal with the matching paths that would change, and
-/// removes the excluded paths. A path is not a pattern if it exists under exactly that name, or if
-/// it contains a path that would change. `typed` are the paths as the user typed them.
+/// removes the excluded paths. A path that looks like a pattern is taken literally if it exists
+/// under exactly that name, or if it contains a path that would change. `typed` lists the paths as
+/// the user typed them.
 pub(super) fn expand_patterns(
     opened: &Opened,
     lock: &mut Lock<'_>,

@@ -82,8 +82,8 @@ pub fn plan(opened: &Opened, request: &Request) -> Result<Planned, RollbackError
 
 /// Finds the path of the workspace that a request applies to. A directory with a history of its own
 /// may have become part of a larger workspace. In that case, the request applies to the larger
-/// workspace, unless it gives the id of a checkpoint in the directory's own history, or the
-/// rollback that would be reversed was made in that directory.
+/// workspace, with two exceptions: the request gives the id of a checkpoint in the directory's own
+/// history, or the rollback that would be reversed was made in that directory.
 fn find_directory(opened: &Opened, request: &Request) -> Result<PathBuf, RollbackError> {
     let path = &request.directory;
     let direction = match &request.to {
@@ -293,7 +293,7 @@ impl Planner<'_> {
         uncovered.retain(|uncovered| !is_touched(uncovered));
         let checkpoint: &Checkpoint = turn.row.first();
         let mut warnings = turn.assumptions;
-        // If some of its changes stay, the turn is not taken back yet.
+        // If some of the turn's changes stay, its conversation is not taken back either.
         let is_whole =
             turn.uncertain.is_empty() && turn.conflicts.iter().all(|conflict| conflict.resolved);
         let chats = match is_whole && request.scope != Scope::Files {

@@ -51,7 +51,7 @@ pub(super) struct Goal {
     pub(super) index: Option<Oid>,
     pub(super) state: TargetState,
     /// The edits that produce the target. They are computed again whenever the plan is made again,
-    /// because nothing protects the edited tree between the plan and its application.
+    /// because nothing keeps the edited tree in the store until the plan is applied.
     pub(super) edits: Option<TargetEdits>,
     /// The safety checkpoint of the rollback that this one reverses, and the state after that
     /// rollback.
@@ -207,7 +207,7 @@ pub struct MovedSession {
 #[allow(missing_docs, reason = "documented in docs/protocol.md")]
 pub struct Resume {
     pub agent: String,
-    /// The session to continue; `None` if nothing is left of the conversation.
+    /// The session to continue; `None` if the whole conversation was taken back.
     pub session: Option<String>,
     /// The command that starts the agent and continues the session.
     pub argv: Vec<String>,

@@ -1,10 +1,10 @@
 //! Guarded files that git replaced during a call.
 //!
-//! Git overwrites an ignored file without asking if another commit tracks it. Afterwards, git may
-//! no longer track the file. A rollback brings the old file back if one of the calls that it takes
-//! back certainly replaced it: the file changed while that call ran and not since, and its new
-//! content is in the repository. If the user had edited the file before that call, the edited file
-//! comes back. All other changes to guarded files are left alone.
+//! If another commit tracks an ignored file, git overwrites the file without asking. Afterwards,
+//! git may no longer track the file. A rollback brings the old file back if one of the calls that
+//! it takes back certainly replaced it: the file changed while that call ran and not since, and its
+//! new content is in the repository. If the user had edited the file before that call, the edited
+//! file comes back. All other changes to guarded files are left alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -20,9 +20,9 @@ use crate::history::authorship::{NeighborCall, Node, PresentState, Segment, Time
 use crate::history::record::Checkpoint;
 
 /// Finds the guarded files that a plan leaves unchanged even though git replaced them during calls
-/// that are taken back. Returns the edits that bring the replaced files back. `named` are the paths
-/// that are captured regardless of the rules, and `reporting` the agents that report the ends of
-/// their calls.
+/// that are taken back. Returns the edits that bring the replaced files back. `named` lists the
+/// paths that are captured regardless of the rules, and `reporting` lists the agents that report
+/// the ends of their calls.
 pub(super) fn find_replaced(
     workspace: &Workspace<'_>,
     history: &History,

@@ -235,7 +235,7 @@ impl<'a> Analyzer<'a> {
         }
         if !is_exact {
             let name = programs::base_name(name);
-            self.note_change(format!("`{name}` may do more than run that command"));
+            self.note_change(format!("`{name}` may do more than run the command it is given"));
         }
     }
 

@@ -1,9 +1,9 @@
 //! Determines, before a shell command runs, whether it may change files.
 //!
-//! A command counts as changing files unless every program in it is known to be read-only with the
-//! arguments that it is given. The two possible mistakes differ in cost: if a harmful command is
-//! mistaken for a harmless one, the user's work is lost, while the opposite mistake costs a
-//! millisecond. So everything unknown or unusual counts as changing files.
+//! A command is treated as changing files unless every program in it is known to be read-only with
+//! the arguments that it is given. The two possible mistakes differ in cost: if a harmful command
+//! is mistaken for a harmless one, the user's work is lost, while the opposite mistake costs a
+//! millisecond. So everything unknown or unusual is treated as changing files.
 //!
 //! Effects that no rollback reverses (on a database, on cloud resources, on things that other
 //! people see) are recognized by program and verb. They are reported whether or not files change.
@@ -91,7 +91,7 @@ pub struct HistoryCommand {
     /// directory is unknown.
     #[serde(skip)]
     pub home: Option<PathBuf>,
-    /// The result of the command.
+    /// The harm that the command does.
     #[serde(skip)]
     pub harm: HistoryHarm,
 }
@@ -160,7 +160,8 @@ pub struct PlainCommand {
 
 /// Lists the commands of a script that is nothing but a list of commands. Returns `None` if
 /// anything in the script could change the meaning of its words, such as an assignment, a function
-/// or a substitution, or if a command runs other commands, as `sudo` and `bash -c` do.
+/// or a substitution. Also returns `None` if a command runs other commands, as `sudo` and `bash -c`
+/// do.
 ///
 /// ```
 /// use std::path::Path;

@@ -7,8 +7,8 @@ use super::read_only::variables::is_harmless_for_programs;
 use super::read_only::{AllowedOptions, only};
 use super::syntax::Arg;
 
-/// A command within a command. If `is_exact` is false, the outer command may do more than run this
-/// one.
+/// A command within a command. If `is_exact` is false, the outer command may do more than run the
+/// inner one.
 pub(super) enum NestedCommand {
     Program { args: Vec<Arg>, is_exact: bool },
     Script { text: String, dialect: Dialect, is_exact: bool },

@@ -1,8 +1,8 @@
 //! Syntax colors: a small lexer for many languages, driven by a table.
 //!
 //! It distinguishes comments, strings, numbers, keywords, types, calls and keys. Libraries that are
-//! based on grammars add 0.8 to 2 MB to the program and take 0.3 to 2 ms per line, which is too
-//! much for a diff of thousands of lines; this lexer takes microseconds.
+//! based on grammars add 0.8 to 2 MB to the program and take 0.3 to 2 ms per line. That is too much
+//! for a diff of thousands of lines; this lexer takes microseconds.
 
 use super::languages::{Language, Quote, Style};
 
@@ -53,7 +53,7 @@ pub(super) fn find_pieces(name: &str, lines: &[String]) -> Option<Vec<Vec<Piece>
     Some(found)
 }
 
-/// Reads one line.
+/// A lexer for one line.
 struct Lexer<'a> {
     language: &'static Language,
     line: &'a str,
@@ -130,7 +130,7 @@ impl<'a> Lexer<'a> {
         self.add(Token::Text, rest.len());
     }
 
-    /// In some languages, a string before a colon is a key.
+    /// Returns the kind of a string. In some languages, a string before a colon is a key.
     fn token_of_text(&self, behind: &str) -> Token {
         let is_key = self.language.style == Style::Data && behind.trim_start().starts_with(':');
         if is_key { Token::Key } else { Token::Text }

@@ -121,7 +121,7 @@ pub fn read_timeline(
     read_newest(opened, workspace, usize::MAX)
 }
 
-/// Reads the newest entries of a timeline, up to a number of rows.
+/// Reads the newest entries of a timeline: at most `limit` rows, and the rollbacks between them.
 fn read_newest(
     opened: &Opened,
     workspace: &WorkspaceRef<'_>,

@@ -257,7 +257,7 @@ fn undo_a_call_without_an_end(scratch: &Scratch) -> String {
 fn a_change_during_a_call_without_an_end_is_uncertain_if_the_agent_ever_reported_an_end() {
     let scratch = Scratch::new();
     scratch.play_turn("first", "a", "1\n");
-    // Only the ledger knows that turn.
+    // Now only the ledger knows that turn.
     clear_checkpoints(&scratch.opened).unwrap();
     assert_eq!(undo_a_call_without_an_end(&scratch), "the user's\n");
 }
@@ -283,7 +283,7 @@ fn a_change_during_a_call_without_an_end_stays_uncertain_after_the_failure_was_c
         clear(&scratch);
         assert_eq!(scratch.opened.failures(), []);
         assert_eq!(undo_a_call_without_an_end(&scratch), "the user's\n");
-        // A failure that occurs again is new.
+        // A failure that occurs again after it was cleared is counted from 1 again.
         scratch.opened.note_missed(&scratch.project(), "no space left");
         let counts: Vec<u64> = scratch.opened.failures().iter().map(|known| known.count).collect();
         assert_eq!(counts, [1]);
@@ -431,8 +431,8 @@ fn a_file_that_a_session_created_and_deleted_does_not_count_as_edited_by_others(
     scratch.play_turn_of("s", "delete it", || scratch.remove("b"));
     let view = scratch.roll_back("1");
     assert!(view.others.is_empty() && scratch.exists("b"), "{view:?}");
-    // If the user changes a file after the agent has changed it, the change still counts as an edit
-    // by others.
+    // If the user changes a file after the agent has changed it, the change is still listed as an
+    // edit by others.
     scratch.play_turn("again", "a", "1\n");
     scratch.write("a", "the user's\n");
     assert_eq!(scratch.roll_back("1").others.len(), 1);

@@ -39,7 +39,7 @@ fn flip(path: &Path, offset: usize) {
     fs::write(path, content).unwrap();
 }
 
-/// Lists the ids of the objects of the newest state.
+/// Lists the ids of the objects in the newest state.
 fn list_present_objects(scratch: &Scratch) -> Vec<String> {
     let refs = git(scratch, &["for-each-ref", "--sort=refname", "--format=%(objectname)"]);
     let newest = format!("{}^{{tree}}", refs.lines().last().unwrap());
@@ -198,7 +198,7 @@ fn a_repair_does_not_capture_more_than_the_limit() {
     let workspace = store.workspace(&other, &ForbiddenRoots::default()).unwrap();
     take_checkpoint(&scratch.opened, &workspace, &CheckpointOptions::default()).unwrap();
     drop(workspace);
-    // Since then, files have been added that are larger than the whole store may be.
+    // Files have been added since then that exceed the size cap of the store.
     let mut state = 1u64;
     for number in 0..3 {
         let noise = std::iter::repeat_with(|| {

@@ -1,5 +1,5 @@
-//! A rollback that failed counts as not made: there is no rollback to undo, and the turn can still
-//! be undone.
+//! A rollback that failed is treated as if it was never made: there is no rollback to undo, and the
+//! turn can still be undone.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -217,8 +217,8 @@ fn a_conversation_that_cannot_be_moved_now_is_moved_by_the_next_command() {
     assert_eq!((scratch.read("a").as_str(), scratch.prompts("s")), ("2\n", vec!["go on".into()]));
 }
 
-/// One value for each conversation that followed a rollback: true if its workspace was free at that
-/// time.
+/// One value for each conversation that was moved after a rollback: true if the workspace was not
+/// locked at that time.
 static FOLLOWED: Mutex<Vec<bool>> = Mutex::new(Vec::new());
 
 fn follow_and_note(opened: &Opened, session: &str) -> Result<Option<Resume>, String> {

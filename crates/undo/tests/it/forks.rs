@@ -1,5 +1,5 @@
 //! Forks: a new directory with the files as they were at an earlier point, and a new session with
-//! the conversation up to then.
+//! the conversation up to that point.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

@@ -1,8 +1,8 @@
 //! Random stories of two sessions and a user who write lines into the same files: no undo takes
 //! back a line that the user wrote, and the reversal of each rollback and undo is exact.
 //!
-//! The agents report either the ends of most calls or none at all. In the latter case, everything
-//! that changes during a turn counts as the turn's work, so the user waits until no turn is open.
+//! The agents report either the ends of most calls or none at all. If they report none, everything
+//! that changes during a turn is attributed to the turn, so the user waits until no turn is open.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ const STORIES: u32 = 12;
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// The user adds a line to a file, unless the line would count as the work of an agent.
+    /// The user adds a line to a file, unless the line would be attributed to an agent.
     Edit {
         file: usize,
         at: usize,

@@ -30,8 +30,8 @@ const MAX_MESSAGES: usize = 2_000;
 const SEARCH_TIME: Duration = Duration::from_secs(10);
 
 impl Work {
-    /// Opens the ledger, after adding the newest entries of the agents' own logs. Returns `None` if
-    /// there is no ledger.
+    /// Opens the ledger, after adding the newest entries from the agents' own logs. Returns `None`
+    /// if there is no ledger.
     pub(crate) fn ledger(&self) -> Result<Option<LedgerGuard<'_>>, WorkError> {
         self.catch_up();
         finish_forks(&self.opened);

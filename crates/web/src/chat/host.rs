@@ -14,7 +14,7 @@ use crate::problem::Problem;
 /// Takeback's own agent and its slash commands, as the program that starts the server provides
 /// them.
 pub trait ChatHost: Send + Sync {
-    /// Returns the directory for conversations that name no workspace.
+    /// Returns the directory for conversations that do not specify a workspace.
     fn directory(&self) -> PathBuf;
 
     /// Builds the agent for a directory. `model` replaces the model from the settings.
@@ -51,7 +51,7 @@ pub struct SlashLine<'a> {
     pub text: &'a str,
     /// The session in which the line was typed, if the conversation has begun.
     pub session: Option<&'a str>,
-    /// The model of the conversation. `None` stands for the model in the settings.
+    /// The model of the conversation. `None` means the model in the settings.
     pub model: Option<&'a str>,
     /// The directory that the agent works in.
     pub directory: &'a Path,
@@ -107,7 +107,7 @@ pub enum SlashAction {
     Quit,
 }
 
-/// A host without an agent, for files that are written without a server.
+/// A host without an agent, for files that are exported without a server.
 pub(crate) struct NoAgent;
 
 impl ChatHost for NoAgent {

@@ -332,7 +332,7 @@ impl Room {
         state.publish("slash", fields);
     }
 
-    /// Records how an incomplete turn ended, so that pages that open later show it.
+    /// Records the outcome of a turn that was not completed, so that pages opened later show it.
     pub(super) fn note_end(&self, fields: &Value) {
         self.lock().last_end = Some(fields.clone());
     }

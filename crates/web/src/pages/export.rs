@@ -1,5 +1,5 @@
-//! A turn, a session or a day as one file that needs nothing else: no server, no script, no
-//! request. Secrets are masked in everything that is written.
+//! A turn, a session or a day as one file that needs nothing else: no server, no scripts, no
+//! network. Secrets are masked in everything that is written.
 
 use std::collections::BTreeMap;
 
@@ -89,7 +89,7 @@ fn page(work: &Work, title: &str, body: &Markup) -> Markup {
     }
 }
 
-/// A writer that collects the parts of a file, and counts how much of the limits they use.
+/// A writer that collects the parts of a file, and keeps track of the limits on its size.
 struct Writer<'w> {
     work: &'w Work,
     lines: usize,

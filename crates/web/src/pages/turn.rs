@@ -1,4 +1,4 @@
-//! One turn, step, checkpoint or rollback: its head, its tabs, and the way back.
+//! One turn, step, checkpoint or rollback: its head, its tabs, and the buttons that take it back.
 
 use std::sync::Arc;
 

@@ -92,8 +92,8 @@ fn a_turn_is_streamed_and_two_browsers_see_the_same_events() {
     let (session, event) = begin(&browser, "write one");
     let mut first = follow(&browser, &session, event);
     let mut second = follow(&browser, &session, event);
-    // Each stream has its own `ready`, after the events that were missed while the stream was being
-    // opened.
+    // The position of `ready` among the events depends on when the stream was opened, so it is left
+    // out.
     let shared = |mut events: Vec<(String, Value)>| {
         events.retain(|(name, _)| name != "ready");
         events

@@ -63,7 +63,7 @@ impl Day<'_> {
     }
 
     /// Edits a file as the user would while a call is waiting. If the call's script may have
-    /// changed the same file, the edit may count as the script's work, because nothing shows who
+    /// changed the same file, the edit may be attributed to the script, because nothing shows who
     /// wrote the file.
     fn edit_meanwhile(&mut self, call: &AgentCall) -> Result<(), Failure> {
         let path = self.edit_as_user();
@@ -94,7 +94,7 @@ impl Day<'_> {
     }
 
     /// Records the user's lines that a call brought back, for example from a commit. These lines
-    /// count as the call's work.
+    /// are attributed to the call.
     fn note_brought_lines(&mut self, before: &Files) {
         let known = users_lines(before);
         let after = users_lines(&self.copy());

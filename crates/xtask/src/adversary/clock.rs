@@ -1,4 +1,4 @@
-//! A clock that jumps, for the program under test only.
+//! Makes the clock jump, but only for the program under test.
 
 use std::fs;
 use std::path::{Path, PathBuf};

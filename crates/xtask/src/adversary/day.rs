@@ -66,12 +66,12 @@ pub(super) struct Day<'a> {
     pub(super) lost: BTreeSet<String>,
     /// The lines that the user's edits replaced, by path.
     pub(super) replaced: BTreeMap<String, BTreeSet<Vec<u8>>>,
-    /// The marks in the user's edits that may count as an agent's edits.
+    /// The marks in the user's edits that may be attributed to an agent.
     pub(super) mixed_up: BTreeSet<String>,
     /// The sessions whose open turn has a call without a reported end.
     pub(super) unended: BTreeSet<&'static str>,
     /// The marks in edits that the user made while a call without a reported end was open. If the
-    /// end is never reported, the edits count as the call's work, and the program must say so.
+    /// end is never reported, the edits are attributed to the call, and the program must say so.
     pub(super) edited_meanwhile: BTreeSet<String>,
     pub(super) calls: usize,
     /// The disk that holds takeback's home, or all files of the simulated day. `None` if no disk
@@ -205,8 +205,8 @@ impl<'a> Day<'a> {
         if self.disk.is_none() {
             return Ok(());
         }
-        // The turns begin before the disk is full, so that they can be recorded. This step is only
-        // about the calls.
+        // The turns begin before the disk is full, so that they can be recorded. Only the steps
+        // within them have to cope with the full disk.
         for session in ["one", "two"] {
             self.ensure_turn(session)?;
         }

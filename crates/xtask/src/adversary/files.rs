@@ -75,7 +75,7 @@ pub(crate) fn is_within(path: &str, above: &str) -> bool {
     path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Returns the path below the project, as agents and commands name it.
+/// Returns the path below the project, as agents and commands write it.
 pub(crate) fn below_project(path: &str) -> &str {
     path.strip_prefix(PROJECT).unwrap_or(path).trim_start_matches('/')
 }

@@ -32,8 +32,8 @@ fn may_differ(
 ) -> bool {
     // The simulated days take place in the temporary directory. If a call creates a new file there,
     // outside the workspace, its path is not captured, because there was no content to lose. If a
-    // later call changes the file, a rollback restores the content from before that later call.
-    // Such a file does not count either if it could not be protected.
+    // later call changes the file, a rollback restores the content from before that later call. A
+    // file outside the workspace that could not be protected may differ, too.
     let is_followed = then.contains_key(path) && !is_lost;
     if !is_inside(path) && !is_followed {
         return true;
@@ -286,7 +286,7 @@ mod tests {
         let (then, now) = (files(note, "user 1"), files(note, "agent t9"));
         assert!(!may_differ(note, &then, &now, false, false));
         assert!(may_differ(note, &then, &now, true, false));
-        // The file was missing at the moment, and was created without being captured.
+        // The file was missing at the given moment, and was created without being captured.
         assert!(may_differ(note, &Files::new(), &now, false, false));
 
         let inside = "project/a.txt";

@@ -1,4 +1,4 @@
-//! The ways back in a simulated day: rollbacks, undone turns, and their reversals.
+//! Taking back changes in a simulated day: rollbacks, undone turns, and their reversals.
 
 use std::collections::BTreeSet;
 

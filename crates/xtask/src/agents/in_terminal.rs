@@ -71,7 +71,8 @@ pub(crate) fn rewind_in_terminal(sandbox: &Sandbox) -> Result<(), Failure> {
     drop(terminal);
     match sandbox.program.can_continue {
         true => Ok(()),
-        // This was not tested without a terminal.
+        // Without a terminal, this agent cannot continue a conversation, so its copies have not
+        // been tested yet.
         false => continue_copies(sandbox, used),
     }
 }
@@ -155,7 +156,7 @@ fn go_forward(sandbox: &Sandbox, terminal: &mut Terminal, way: &WayBack) -> Resu
         terminal.wait_until("the answer", |screen| screen.contains("restored."))?;
     }
     let asked = terminal.submit(LAST, || sandbox.find_request(requests, LAST))?;
-    // The prompt that was sent after going back is taken back as well.
+    // Going forward also takes back the prompt that was sent after going back.
     match asked.count_text(NEXT) {
         0 => must_mention(&asked, &[(kept, true), (gone, true)]),
         _ => Err(format!("the continued conversation contains {NEXT:?}")),

@@ -36,7 +36,7 @@ impl AgentCache {
         Ok(AgentCache { directory, node: None }.with_node())
     }
 
-    /// Returns the cache of the servers that tests use, which run with any Node.
+    /// Returns the cache for the servers that tests use. They run with any version of Node.
     pub(crate) fn for_tools() -> Result<AgentCache, Failure> {
         let directory = target_directory().join("tools");
         fs::create_dir_all(&directory)

@@ -132,7 +132,7 @@ fn fork_conversation(sandbox: &Sandbox) -> Result<(), Failure> {
     must_be_in_ledger(sandbox, kept.answer, "assistant")
 }
 
-/// A turn in a conversation that takeback names.
+/// A turn in the conversation that takeback's answer names.
 struct NamedTurn {
     directory: PathBuf,
     session: String,
@@ -165,8 +165,8 @@ fn must_have_files(sandbox: &Sandbox, expected: [bool; 2]) -> Result<(), Failure
     Ok(())
 }
 
-/// Sends another prompt in the conversation that a rollback names. Returns the request that
-/// contains the prompt.
+/// Sends another prompt in the conversation that the answer of a rollback names. Returns the
+/// request that contains the prompt.
 fn continue_conversation(sandbox: &Sandbox, done: &Value, name: &str) -> Result<Request, Failure> {
     let moved = done["sessions"].as_array().cloned().unwrap_or_default();
     let resume = moved.iter().find(|moved| moved["resume"]["session"].is_string());

@@ -217,9 +217,9 @@ fn measure_changed(bench: &mut Bench, on: &mut Subject, count: usize) -> Result<
     Ok(())
 }
 
-/// Makes each contender in turn capture two successive edits. Only the second capture is
-/// measured, because it includes files from the first edit that are still too new to be trusted.
-/// Then the other contenders catch up.
+/// Makes each contender in turn capture two successive edits. Only the second capture is measured,
+/// because it also rereads files from the first edit, which are still too new to be trusted. Then
+/// the other contenders capture the same state without being measured.
 pub(crate) fn take_turns_editing(
     rounds: usize,
     tree: &mut Tree,

@@ -28,7 +28,7 @@ const RPC: &str = "before, rpc";
 pub(crate) fn measure_hook(bench: &mut Bench, on: &mut Subject) -> Result<(), Failure> {
     let agent = Agent { bench, home: Home::new(&bench.scratch)?, tree: &on.tree.root };
     agent.send_event(&json!({ "event": "turn_start", "prompt": "make it faster" }))?;
-    // This runs twice, because files that are too new are not trusted the first time.
+    // This runs twice, because the first run does not trust files that have only just been written.
     for call in ["first", "second"] {
         agent.send_call("before_tool", call, "make")?;
         agent.send_call("after_tool", call, "make")?;

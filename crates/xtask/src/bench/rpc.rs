@@ -39,7 +39,7 @@ pub(crate) fn measure_rpc(bench: &mut Bench, on: &mut Subject) -> Result<(), Fai
             json!({ "call": calls.to_string(), "tool": "Bash", "input": { "command": "make" } });
         client.request_report("tool.before", &with_agent(&call, &on.tree.root))
     };
-    // This runs twice, because files that are too new are not trusted the first time.
+    // This runs twice, because the first run does not trust files that have only just been written.
     call_before()?;
     call_before()?;
     let contenders: Vec<Contender<'_>> = vec![

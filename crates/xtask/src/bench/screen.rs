@@ -147,7 +147,7 @@ impl Screen<'_> {
         let (mut terminal, _) = self.open()?;
         let mut times = Vec::new();
         for key in 0..KEYS {
-            // The help opens and closes without any work.
+            // The help needs no data, so only the response to a key is measured.
             let start = Instant::now();
             terminal.press("?")?;
             terminal.wait_until("an answer", |screen| {

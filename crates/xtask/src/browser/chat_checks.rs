@@ -23,12 +23,12 @@ fn type_line(browser: &Browser, text: &str) -> Result<(), Failure> {
     browser.press(&keys)
 }
 
-/// Begins a conversation in the shop with a prompt.
+/// Begins a conversation with a prompt, in the workspace `shop`.
 fn begin(browser: &Browser, context: &CheckContext<'_>, prompt: &str) -> Result<(), Failure> {
     begin_at(browser, context.served.origin(), prompt)
 }
 
-/// Begins a conversation in the shop, on the page at this origin.
+/// Begins a conversation in the workspace `shop`, on the page at this origin.
 fn begin_at(browser: &Browser, origin: &str, prompt: &str) -> Result<(), Failure> {
     browser.open(&format!("{origin}/chat?workspace={}", shop_id(browser)?))?;
     type_line(browser, prompt)?;

@@ -48,7 +48,7 @@ const fn usual(
     Check { name, is_usual: true, run }
 }
 
-/// All checks, in order. Each check begins at the timeline of the shop.
+/// All checks, in order. Each check begins at the timeline of the shop, a workspace in the story.
 const CHECKS: [Check; 25] = [
     usual("every page opens without errors", open_every_page),
     full("a turn opens beside the timeline", open_a_turn),
@@ -170,11 +170,12 @@ pub(super) fn expect(is_true: bool, message: &str) -> Result<(), Failure> {
     if is_true { Ok(()) } else { Err(message.to_owned()) }
 }
 
-/// The plan at the foot of the page has been loaded.
+/// The condition under which the plan at the foot of the page has been loaded.
 pub(super) const PLANNED: &str = "!document.querySelector('form.restore button').disabled";
 const INCIDENT: &str = "a.row[href*='/c/']";
 
-/// Opens the turn that deleted too much. Rollbacks of that turn name its prompt, too.
+/// Opens the turn that deleted too much. Rows of rollbacks may also contain its prompt, so they are
+/// skipped.
 pub(super) fn open_incident(browser: &Browser) -> Result<(), Failure> {
     let click = "const rows = [...document.querySelectorAll('a.row')];
          rows.find((row) => row.textContent.includes('tidy up the imports')

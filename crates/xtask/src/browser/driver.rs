@@ -27,7 +27,7 @@ const POLL: Duration = Duration::from_millis(50);
 const LONG: Duration = Duration::from_secs(300);
 
 /// Parts of the error messages that the browser logs for answers that the pages expect: a plan that
-/// no longer fits, a page that is missing on purpose, and a connection that the proxy cuts.
+/// is out of date, a page that is missing on purpose, and a connection that the proxy cuts.
 const EXPECTED: [&str; 5] = [
     "status of 409",
     "/nothing - ",
@@ -256,7 +256,7 @@ impl Browser {
     }
 }
 
-/// Reads the body of an answer. Its end follows from Content-Length, because chromedriver keeps
+/// Reads the body of an answer. Its length is in Content-Length, because chromedriver keeps
 /// connections open.
 fn read_body(reader: &mut impl BufRead) -> std::io::Result<Vec<u8>> {
     let mut length = 0;

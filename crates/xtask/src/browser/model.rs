@@ -9,7 +9,7 @@ use takeback_script::{Message, Reply, Request, Role, Server, StreamGate, StreamS
 
 use crate::Failure;
 
-/// A model that answers the prompts of the checks and of the pictures.
+/// A model that answers the prompts of the checks and of the screenshots.
 pub(crate) struct Model {
     _server: Server,
     gate: Gate,

@@ -113,7 +113,8 @@ pub(super) fn resolve_a_conflict(
 }
 
 pub(super) fn label_a_checkpoint(browser: &Browser, _: &CheckContext<'_>) -> Result<(), Failure> {
-    // The overview is replaced when something changes, so the button may be a new one.
+    // The overview may be replaced at any moment, so the script finds and clicks the button in one
+    // step.
     browser.run("document.querySelector('button[data-label=take]').click()")?;
     browser.wait_for("document.activeElement.id === 'asked'")?;
     browser.press(&["l", "u", "n", "c", "h", "\u{e007}"])?;

@@ -229,7 +229,7 @@ fn take_chats(
     save(browser, folder, &format!("chat-new-{look}"))
 }
 
-/// The plan at the foot of the page has been loaded.
+/// The condition under which the plan at the foot of the page has been loaded.
 const PLANNED: &str = "!document.querySelector('form.restore button').disabled";
 
 fn save(browser: &Browser, folder: &Path, name: &str) -> Result<(), Failure> {

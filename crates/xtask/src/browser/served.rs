@@ -21,7 +21,8 @@ pub(crate) fn program() -> PathBuf {
     target_directory().join("debug/takeback")
 }
 
-/// Prepares a command of the program that works in the scratch directory.
+/// Prepares a takeback command that runs in `directory`, with the scratch directory as its home
+/// directory.
 pub(crate) fn takeback(base: &Path, directory: &Path) -> Command {
     let mut command = Command::new(program());
     command

@@ -20,7 +20,7 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 const STATIC: &str = "-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs";
 
 /// The maximum size of the program in bytes, so that it does not grow unnoticed. BENCHMARKS.md says
-/// what takes the space.
+/// what the size consists of.
 const MAX_SIZE: u64 = 24_000_000;
 
 /// A placeholder for the address of the releases, until they are published.

@@ -26,8 +26,8 @@ pub(super) struct Platform {
     pub(super) name: &'static str,
     /// The name of the architecture in Debian packages.
     debian: Option<&'static str>,
-    /// The platforms that the tag of the wheel names. A static program for Linux runs on the oldest
-    /// systems that pip knows, with either C library.
+    /// The platforms in the wheel's tag. A static program for Linux runs on the oldest systems that
+    /// pip knows, with either C library.
     wheel: &'static str,
 }
 

@@ -65,7 +65,7 @@ pub(crate) struct Occurrence {
 pub(crate) struct Counts {
     pub(crate) files: usize,
     pub(crate) docs: usize,
-    /// The number of functions whose names count. Functions in trait implementations do not count,
+    /// The number of functions whose names are checked. Those in trait implementations are not,
     /// because the trait determines their names.
     pub(crate) named_functions: usize,
     pub(crate) occurrences: Vec<Occurrence>,

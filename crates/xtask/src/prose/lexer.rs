@@ -39,7 +39,7 @@ struct Lexer<'s> {
 }
 
 impl<'s> Lexer<'s> {
-    /// Consumes the next piece, and returns it unless its kind is left out.
+    /// Consumes the next piece. Returns `None` if the piece is of a kind that is left out.
     fn next_piece(&mut self, next: char) -> Option<Kind<'s>> {
         if self.rest.starts_with("//") {
             Some(self.take_line_comment())

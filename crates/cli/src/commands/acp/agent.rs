@@ -16,8 +16,8 @@ use super::session::{AgentRequest, CallName, EditorRequest};
 use crate::takeover::{HookReports, Takeover};
 
 impl Proxy {
-    /// Records the content of a message from the agent. Also returns the messages to send to the
-    /// editor after that message.
+    /// Records the content of a message from the agent. Returns how to pass the message on, and the
+    /// messages to send to the editor after it.
     pub(super) fn hear_agent(
         self: &Arc<Proxy>,
         message: &Envelope<'_>,
@@ -129,7 +129,7 @@ impl Proxy {
     /// Reports the end of a turn, before the editor learns about it.
     fn end_turn(&self, session: &str, outcome: &Outcome) {
         let mut state = self.state();
-        // In the second version of the protocol, the answer only says that the prompt has arrived.
+        // In the second version of the protocol, the answer says only that the prompt has arrived.
         let has_turns = state.is_first_version();
         let known = state.session(session);
         known.prompts = known.prompts.saturating_sub(1);
@@ -263,8 +263,8 @@ impl Proxy {
         self.takeover.as_ref().is_some_and(|takeover| takeover.has_call(session, call))
     }
 
-    /// Describes a call that is about to be made. `change` adds what is known about the call.
-    /// Returns `None` if the agent's hooks report the call under a name of their own.
+    /// Describes a call that is about to be made. `change` adds what the request says about the
+    /// call. Returns `None` if the agent's hooks report the call under a name of their own.
     pub(super) fn report_of_call(
         &self,
         name: &CallName,
@@ -286,7 +286,8 @@ impl Proxy {
         Some(state.report(&name.session, ReportedEvent::BeforeTool(tool_call)))
     }
 
-    /// Reports the end of a call whose name the proxy itself has made up.
+    /// Reports the end of a call. Does nothing if the beginning of the call has not been reported,
+    /// or its end has already been reported.
     pub(super) fn end_call(&self, name: &CallName, is_success: bool) {
         let mut state = self.state();
         let known = state.session(&name.session);
@@ -304,7 +305,7 @@ impl Proxy {
     }
 
     /// Finds the announced call that a request of the agent belongs to. If there is none, makes up
-    /// a name, so the request counts as a separate call, and returns true as the second value.
+    /// a name, so that the request becomes a call of its own, and returns true as the second value.
     fn find_call(
         &self,
         session: &str,
@@ -385,13 +386,13 @@ impl Proxy {
         Passage::Unchanged
     }
 
-    /// Records that the agent is waiting for a command, or that the agent no longer needs the
+    /// Records that the agent is waiting for a command to end, or that it no longer needs the
     /// command.
     fn hear_terminal_end(&self, method: &str, message: &Envelope<'_>, params: &Params<'_>) {
         let mut state = self.state();
         let terminal = params.terminal_id.as_deref().unwrap_or_default();
         let Some(call) = state.terminals.get(terminal).cloned() else { return };
-        // If the agent has announced a call, the agent itself reports the end of that call.
+        // If the agent announced the call, the agent itself reports its end.
         if !call.call.starts_with("terminal/create ") {
             return;
         }
@@ -423,7 +424,7 @@ impl Proxy {
 }
 
 /// Returns the script that a request for a terminal runs. If the request names a directory, the
-/// script first changes to it.
+/// script changes to that directory first.
 fn terminal_script(params: &Params<'_>) -> Option<String> {
     let command = params.command.as_deref()?;
     let words = params.args.as_deref().unwrap_or_default();

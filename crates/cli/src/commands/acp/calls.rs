@@ -61,8 +61,8 @@ pub(super) struct CallState {
     pub(super) written: Vec<PathBuf>,
     /// The command that the editor runs for the call.
     pub(super) script: Option<String>,
-    /// True if the call is about to be made: the user has allowed it, or the call is itself a
-    /// request.
+    /// True if the call is about to be made: the user has allowed it, or the agent has asked the
+    /// editor to carry it out.
     pub(super) is_granted: bool,
     /// The work that was reported when the call began.
     pub(super) reported: Option<ToolWork>,
@@ -97,7 +97,8 @@ impl CallState {
         }
     }
 
-    /// Describes a request that belongs to no announced call.
+    /// Sets the tool and the kind of a call that the proxy made up for a request, because the
+    /// request belongs to no announced call.
     pub(super) fn apply_own(&mut self, tool: &str, kind: &str) {
         (self.tool, self.kind) = (Some(tool.to_owned()), kind.to_owned());
     }
@@ -166,7 +167,7 @@ impl CallState {
     }
 
     /// Finds the script in the call's input. Returns `None` if the tool edits, deletes or moves
-    /// files: it may have a field `command` that is not a script.
+    /// files: such a tool may have a field `command` that is not a script.
     fn raw_script(&self, directory: &Path) -> Option<String> {
         let is_file_tool = FILE_KINDS.contains(&self.kind.as_str());
         if is_file_tool {

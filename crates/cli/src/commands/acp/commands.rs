@@ -27,7 +27,7 @@ struct AgentCommand {
 pub(super) struct AgentCommands {
     /// The agent's commands in JSON, except those from command files that takeback wrote.
     raw: Vec<Box<RawValue>>,
-    /// The names of the agent's own commands.
+    /// The names in [`NAMES`] that the agent already uses for commands of its own.
     taken: Vec<&'static str>,
 }
 
@@ -39,7 +39,8 @@ impl AgentCommands {
         for raw in list {
             let command: Option<AgentCommand> = serde_json::from_str(raw.get()).ok();
             if let Some(command) = command {
-                // Without takeback's hooks, nothing would answer these commands.
+                // These come from takeback's command files. Without takeback's hooks, nothing would
+                // answer them.
                 if is_own_command(&command.description) {
                     continue;
                 }
@@ -71,7 +72,7 @@ impl AgentCommands {
         command
     }
 
-    /// Returns the line for the dispatcher if a prompt is a command of takeback, such as `/undo`.
+    /// If a prompt is a command of takeback, such as `/undo`, returns it as a slash command.
     /// Returns `None` for a prompt that is meant for the agent.
     pub(super) fn find_line(&self, prompt: &str) -> Option<String> {
         let prompt = prompt.trim();

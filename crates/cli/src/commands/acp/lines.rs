@@ -20,7 +20,7 @@ pub(super) enum Piece {
 pub(super) struct LineReader<R> {
     input: R,
     bytes: Vec<u8>,
-    /// The number of bytes at the beginning that are known to contain no line ending.
+    /// The number of bytes at the beginning of `bytes` that are known to contain no line ending.
     searched: usize,
     /// The length above which a line is passed on in parts.
     max_line: usize,
@@ -52,8 +52,8 @@ impl<R: Read> LineReader<R> {
         }
     }
 
-    /// Takes the bytes that have been read, and keeps `rest` in their place. `is_end` is true if
-    /// the taken bytes end a line.
+    /// Returns the bytes that have been read as a piece, and replaces them with `rest`. `is_end` is
+    /// true if the returned bytes end a line.
     fn take(&mut self, rest: Vec<u8>, is_end: bool) -> Piece {
         let bytes = std::mem::replace(&mut self.bytes, rest);
         self.searched = 0;

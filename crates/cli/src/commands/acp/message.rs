@@ -66,7 +66,7 @@ pub(super) struct Outcome {
     pub(super) usage: Option<Usage>,
 }
 
-/// The name and version with which an editor or an agent introduces itself.
+/// The name with which an editor or an agent introduces itself.
 #[derive(Deserialize)]
 pub(super) struct ProgramInfo {
     #[serde(default)]
@@ -139,7 +139,8 @@ impl<'a> Envelope<'a> {
         serde_json::from_slice(line).ok()
     }
 
-    /// Parses the parameters. Returns `None` for a message that takeback does not know.
+    /// Parses the parameters. Returns `None` if the message has none, or if takeback cannot read
+    /// them.
     pub(super) fn params(&self) -> Option<Params<'a>> {
         serde_json::from_str(self.params?.get()).ok()
     }
@@ -172,13 +173,13 @@ impl<'a> Update<'a> {
 }
 
 /// Returns the text of a prompt, as the user typed it. Content other than text is represented by
-/// its name.
+/// its URI or its type.
 pub(super) fn prompt_text(blocks: &[&RawValue]) -> String {
     let texts = blocks.iter().filter_map(|block| block_text(block));
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the text of a prompt that consists only of text.
+/// Returns the text of a prompt, or `None` if the prompt also has content other than text.
 pub(super) fn plain_text(blocks: &[&RawValue]) -> Option<String> {
     let text = |block: &&RawValue| {
         let block: Block = serde_json::from_str(block.get()).ok()?;

@@ -64,7 +64,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     run_agent(arguments, Some(context.in_directory(&context.directory)))
 }
 
-/// Runs the agent, and records nothing, because takeback's home cannot be used.
+/// Runs the agent without recording anything, because takeback's home cannot be used.
 pub(crate) fn run_without_checkpoints(arguments: &Arguments, failure: &Failure) -> ExitCode {
     output::warn(&format!("{failure}; the agent runs without checkpoints"));
     run_agent(arguments, None).unwrap_or_else(|failure| failure.report(false))
@@ -87,7 +87,8 @@ fn run_agent(arguments: &Arguments, context: Option<Context>) -> Result<ExitCode
     agent.group().forward_signals().map_err(cannot)?;
     let heard = pass_messages(&proxy, &agent, said).map_err(cannot)?;
     let status = agent.wait();
-    // A process that the agent left behind may keep the agent's output open.
+    // A process that the agent left behind may keep the agent's output open, so the wait is
+    // limited.
     let _ = heard.recv_timeout(LAST_WORDS);
     proxy.finish();
     match status {
@@ -108,8 +109,8 @@ fn pass_messages(
     thread::Builder::new().spawn(move || {
         // If the agent no longer reads its input, it is about to exit.
         let _ = to_agent.pass_to_agent(io::stdin());
-        // The input also ends when the editor exits; then nothing reads the agent's output. If the
-        // editor is still running, the agent is allowed to finish its work.
+        // End the agent only if the editor has exited: then nothing reads the agent's output. If
+        // the editor has only closed the input, the agent may finish its work.
         process::wait_for_reader_to_leave();
         group.end();
     })?;
@@ -123,7 +124,7 @@ fn pass_messages(
     Ok(heard)
 }
 
-/// Reports that the agent could not be started. Returns the exit code that shells use.
+/// Reports that the agent could not be started. Returns the exit code that shells use in this case.
 fn report_missing(program: &OsStr, error: &io::Error) -> ExitCode {
     Failure::new(format!("cannot run {}", program.to_string_lossy())).because(error).report(false);
     let is_missing = error.kind() == io::ErrorKind::NotFound;

@@ -141,8 +141,8 @@ impl Proxy {
         }
     }
 
-    /// Takes a checkpoint of each idle session before a line that is too long to be read, if the
-    /// line may be a prompt.
+    /// If a line that is too long to be parsed may be a prompt, takes a checkpoint for each idle
+    /// session before the line is passed on.
     fn protect_from_long_line(&self, beginning: &[u8]) {
         const METHOD: &[u8] = b"session/prompt";
         /// The number of bytes at the beginning that are searched for the message's method.

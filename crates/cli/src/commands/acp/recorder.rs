@@ -1,8 +1,8 @@
 //! The thread that takes checkpoints and writes to the ledger while messages are passed on.
 //!
 //! Work is done in the order in which it arrives. If a checkpoint must be complete before the
-//! conversation continues, the conversation waits for it, but no longer than `timeout_ms`. The
-//! conversation never waits because of a failure.
+//! conversation continues, the conversation waits for it, but no longer than `timeout_ms`. A
+//! failure never holds up the conversation.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -120,7 +120,7 @@ impl Recorder {
 /// The state of the thread.
 pub(super) struct Worker {
     context: Context,
-    /// The stamp of the files that takeback's home was opened from.
+    /// The stamp of the files in takeback's home when it was last opened.
     stamp: Option<Stamp>,
     late: LateReports,
 }
@@ -230,8 +230,8 @@ impl Worker {
     }
 }
 
-/// Writes the warning about files that no checkpoint can restore, if the user has not been told
-/// yet.
+/// Returns the warning about files that no checkpoint can restore, and that the user has not been
+/// told about yet.
 fn warn(opened: &Opened, report: &Report, handled: &Handled) -> Option<String> {
     if !matches!(report.event, ReportedEvent::BeforeTool(_)) || !opened.settings().enabled {
         return None;

@@ -20,7 +20,7 @@ const UNKNOWN_AGENT: &str = "acp";
 pub(super) struct State {
     /// The name of the agent in the ledger.
     pub(super) agent: &'static str,
-    /// The version of the protocol, once the agent has chosen it.
+    /// The version of the protocol: 1 until the agent has chosen a version.
     pub(super) version: u64,
     /// The assumed directory of sessions whose beginning the proxy has not seen.
     directory: PathBuf,
@@ -103,7 +103,7 @@ impl State {
         };
         for word in command {
             let name = Path::new(word).file_name().unwrap_or_default().to_string_lossy();
-            // A package may be followed by a version: `codex-acp@2.6.0`.
+            // The name of a package may be followed by a version: `codex-acp@2.6.0`.
             state.recognize(name.rsplit_once('@').map_or(name.as_ref(), |(name, _)| name));
         }
         state
@@ -121,12 +121,13 @@ impl State {
         log_format(self.agent).is_some()
     }
 
-    /// Returns true if takeback understands the end of a turn and can answer a prompt itself.
+    /// Returns true if the agent uses the first version of the protocol. Only in that version can
+    /// takeback recognize the end of a turn and answer a prompt itself.
     pub(super) fn is_first_version(&self) -> bool {
         self.version <= 1
     }
 
-    /// Returns a session, which may be new to the proxy.
+    /// Returns a session, and adds it if the proxy does not know it yet.
     pub(super) fn session(&mut self, id: &str) -> &mut Session {
         let directory = &self.directory;
         self.sessions
@@ -161,8 +162,8 @@ impl State {
         }
     }
 
-    /// Takes the agent's text so far, as events for the ledger. Takes nothing if takeback reads the
-    /// agent's own log, which is a better source.
+    /// Takes the agent's text so far, as events for the ledger. Returns no events if takeback reads
+    /// the agent's own log, which is a better source.
     pub(super) fn take_messages(&mut self, session: &str, now: Time) -> Vec<Event> {
         let (has_log, id) = (self.has_log(), self.ledger_id(session));
         let message = self.session(session).draft.take(now).filter(|_| !has_log);

@@ -128,7 +128,7 @@ pub(crate) fn shared_journal(context: &Context) -> Result<Option<Arc<SharedJourn
     }
     let on_wait = |because: &str| {
         let because = output::disarm(because);
-        eprintln!("The turn waits, and nothing is lost: {because}. Press Ctrl-C to stop waiting.");
+        eprintln!("The turn is waiting: {because}. Nothing is lost. Press Ctrl-C to stop waiting.");
     };
     Ok(Some(Arc::new(SharedJournal::new(open_journal(context)?, Box::new(on_wait)))))
 }

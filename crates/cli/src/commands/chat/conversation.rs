@@ -70,9 +70,9 @@ impl Conversation {
         self.enter(Some(&session), None)
     }
 
-    /// Leaves the current conversation, and continues another session in that session's directory.
-    /// Without a session, the next prompt begins one. If this fails, the current conversation stays
-    /// open.
+    /// Leaves the current conversation, and continues another session, in `directory` or else in
+    /// that session's own directory. If `session` is `None`, the next prompt begins a new session.
+    /// If this fails, the current conversation stays open.
     pub(crate) fn enter(
         &mut self,
         session: Option<&str>,
@@ -270,7 +270,7 @@ impl Conversation {
 
     /// Reads the user's next prompt.
     pub(crate) fn read_prompt(&self, reader: &mut PromptReader) -> Result<PromptInput, Failure> {
-        // While the user thinks, another process can repair the ledger.
+        // Close the ledger, so that another process can repair it while the user thinks.
         self.context().close_ledger();
         let _key = reader.is_editor().then(InterruptKey::start);
         let input = match self.stopper.begin_prompt(reader.is_editor()) {

@@ -16,7 +16,7 @@ const PROMPT_LENGTH: usize = 60;
 
 /// Continues the goals and conversations that were interrupted in this directory. Goals continue in
 /// the background. A conversation continues without a question if the settings say so, and
-/// otherwise if the user agrees.
+/// otherwise only if the user agrees.
 pub(super) fn take_up(conversation: &mut Conversation) -> Result<(), Failure> {
     if conversation.session().is_some() {
         return continue_turn(conversation);
@@ -33,7 +33,7 @@ pub(super) fn take_up(conversation: &mut Conversation) -> Result<(), Failure> {
         }
     }
     if conversation.is_resumed_automatically() {
-        // The newest task comes last, because the user then stays in that conversation.
+        // Continue the newest task last: the user stays in the conversation that is continued last.
         for task in tasks.iter().rev().filter(|task| task.state == "interrupted") {
             say(conversation.context(), &describe(task, conversation.context()));
             take_up_task(task, conversation);
@@ -93,8 +93,8 @@ fn agrees() -> bool {
     is_agreed
 }
 
-/// Continues, in the background, a goal whose process ended. A goal that needs approval is left to
-/// the user.
+/// Continues, in the background, a goal whose process ended. A goal that is waiting for an approval
+/// is left to the user.
 fn take_up_goal(open: &OpenGoal, context: &Context) {
     let id = &open.goal.id;
     let objective = output::shorten(&output::join_lines(&open.goal.objective), PROMPT_LENGTH);

@@ -1,4 +1,4 @@
-//! Turns as JSON Lines, for programs.
+//! Shows turns as JSON Lines, for other programs.
 
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};

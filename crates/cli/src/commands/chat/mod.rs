@@ -1,6 +1,6 @@
 //! `takeback chat`: talk to takeback's own agent.
 //!
-//! Prompts are read by `talk`, [`TerminalFrontEnd`] or [`JsonFrontEnd`] shows turns, and
+//! `talk` reads the prompts, [`TerminalFrontEnd`] or [`JsonFrontEnd`] shows the turns, and
 //! [`crate::slash`] answers the commands that begin with a slash.
 
 mod agent;
@@ -116,7 +116,7 @@ fn begin_fork(
     } else if std::io::stdout().is_terminal() {
         println!("{}", captured.text());
     } else {
-        // Standard output contains only the answer.
+        // If standard output is not a terminal, it gets only the answer.
         eprintln!("{}", captured.text());
     }
     let directory = fork.directory.as_ref().map(|directory| directory.0.as_path());

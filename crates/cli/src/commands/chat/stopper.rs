@@ -15,7 +15,7 @@ use crate::failure::Failure;
 pub(super) struct Stopper {
     meaning: Arc<Mutex<Meaning>>,
     /// True if Ctrl-C was pressed and has not been handled yet. The signal handler sets it, so the
-    /// value is right even before the thread that handles Ctrl-C has noticed the signal.
+    /// value is correct even before the thread that handles Ctrl-C has noticed the signal.
     is_pressed: Arc<AtomicBool>,
 }
 
@@ -32,8 +32,8 @@ enum Meaning {
     /// program.
     StopTurn(Cancel),
     /// The turn is over, and the user is about to be asked for the next prompt. The first Ctrl-C
-    /// counts as the answer to this prompt, and a second Ctrl-C ends the program. The first one
-    /// also triggers `cancel`, because a goal may be about to begin another turn.
+    /// counts as the answer to that prompt. It also triggers `cancel`, because a goal may be about
+    /// to begin another turn. A second Ctrl-C ends the program.
     AnswerPrompt { cancel: Cancel, is_pressed: bool },
     /// Ctrl-C has no effect, because the line editor reads it as a key.
     Key,
@@ -101,8 +101,9 @@ impl Stopper {
     }
 
     /// Records that the user is being asked for a prompt, by a line editor or through a pipe.
-    /// Returns true if the user has already pressed Ctrl-C since the last turn. A program that
-    /// uses a pipe cannot know that the turn is over, so its Ctrl-C is meant for that turn.
+    /// Returns true if the user has already pressed Ctrl-C since the last turn. With a pipe, always
+    /// returns false: the program at its other end cannot know that the turn is over, so its Ctrl-C
+    /// is meant for that turn.
     pub(super) fn begin_prompt(&self, has_editor: bool) -> bool {
         let next = if has_editor { Meaning::Key } else { Meaning::End };
         let mut meaning = self.meaning();

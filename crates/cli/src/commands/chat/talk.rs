@@ -55,7 +55,7 @@ pub(super) fn talk(conversation: &mut Conversation) -> Result<ExitCode, Failure>
     Ok(ExitCode::SUCCESS)
 }
 
-/// Answers a slash command. Returns `None` for a prompt.
+/// Answers a slash command. Returns `None` if the text is a prompt for the model.
 fn answer_slash(text: &str, conversation: &Conversation) -> Option<SlashAnswer> {
     let (model, context) = (conversation.model(), conversation.context());
     // Lines that arrive through a pipe may not come from the user.

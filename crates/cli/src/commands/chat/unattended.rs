@@ -1,4 +1,4 @@
-//! The agent's work for front ends other than a terminal. The work is not shown.
+//! Lets the agent work for front ends other than a terminal, without showing its work.
 
 use takeback_ledger::{Budget, GoalState, GoalUpdate};
 use takeback_runtime::{Answer, FrontEnd, Question, Task, TurnEvent};
@@ -50,7 +50,8 @@ pub(crate) fn start_goal(
 
 /// Continues a goal in the background, with this budget.
 pub(crate) fn resume_goal(id: &str, budget: Budget, context: &Context) -> Result<(), Failure> {
-    // Mistakes in the settings are reported now, because there is no user in the background.
+    // Report mistakes in the settings now, because the background process has no user to report
+    // them to.
     build_agent(&AgentArguments::default(), context)?;
     let mut ledger = context.ledger()?;
     let goal = ledger.goal(id)?;

@@ -210,7 +210,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
                 session,
                 takeback_ledger::Time(*ended),
             );
-            // Each of these steps is carried out even if the one before it failed.
+            // Each of these steps is carried out even if an earlier step failed.
             let caught_up = logs::catch_up_session(session, log.as_deref(), context);
             let maintained = maintain_store(opened);
             fleet::sync_quietly(context);
@@ -230,7 +230,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
 }
 
 /// Takes back an open conversation. If that fails, the model is told what was taken back, and the
-/// user is told how to continue from there.
+/// user is told how to continue from that point.
 fn take_back(
     opened: &takeback_undo::Opened,
     session: &str,
@@ -254,8 +254,8 @@ fn maintain_store(opened: &takeback_undo::Opened) -> Result<ExitCode, Failure> {
     if store.needs_merge() {
         store.merge()?;
     }
-    // The mirror is updated first, because it keeps the checkpoints that the prune deletes, as far
-    // as the mirror's own limits allow.
+    // Update the mirror before the prune deletes checkpoints: the mirror keeps them, as far as its
+    // own limits allow.
     let mirrored = retention::update_mirror(opened);
     retention::prune_if_due(opened)?;
     mirrored?;

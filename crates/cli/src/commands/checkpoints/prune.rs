@@ -187,8 +187,8 @@ pub(super) fn run_clear_legacy(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Asks the user to confirm, and fails if that is not possible, because a deletion cannot be
-/// undone.
+/// Asks the user to confirm a deletion, because it cannot be undone. Fails if the user cannot be
+/// asked.
 pub(super) fn confirm(
     what: &str,
     force: &ForceArguments,

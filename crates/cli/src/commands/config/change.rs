@@ -1,4 +1,4 @@
-//! `takeback config set` and `unset`.
+//! `takeback config set` and `unset`: change one setting.
 
 use std::process::ExitCode;
 
@@ -71,8 +71,8 @@ pub(super) fn set(arguments: &SetArguments, context: &Context) -> Result<ExitCod
                 save(&changed, context)?;
                 return report(key, previous, context);
             }
-            // Keep the error of the first interpretation of the value, because the user most likely
-            // meant that one.
+            // Report the error of the first reading of the value, because that reading is most
+            // likely what the user meant.
             Err(failure) => problem = problem.or(Some(failure)),
         }
     }
@@ -96,15 +96,15 @@ pub(super) fn unset(arguments: &UnsetArguments, context: &Context) -> Result<Exi
     report(key, previous, context)
 }
 
-/// Waits until no other process is changing config.toml. Otherwise, one of two simultaneous changes
-/// would be lost.
+/// Waits until no other process is changing config.toml, and locks it. Without the lock, one of two
+/// simultaneous changes would be lost.
 pub(super) fn lock_file(context: &Context) -> Result<FileLock, Failure> {
     let failed = |error: std::io::Error| Failure::new("cannot lock config.toml").because(&error);
     create_directory(&context.home).map_err(failed)?;
     FileLock::exclusive_on_directory(&context.home).map_err(failed)
 }
 
-/// Returns the whole key of a setting. The user may have typed the setting without its table.
+/// Returns the full key of a setting, which the user may have typed without its table.
 pub(super) fn resolve_key(typed: &str) -> Result<String, Failure> {
     if find_known(typed).is_some() {
         return Ok(typed.to_owned());
@@ -154,7 +154,7 @@ fn parse_document(context: &Context) -> Result<DocumentMut, Failure> {
     })
 }
 
-/// Sets a value, and creates the tables around it.
+/// Sets a value, and creates the tables that contain it if they do not exist.
 fn insert(table: &mut Table, path: &[&str], mut value: Value) -> Result<(), Failure> {
     let [tables @ .., name] = path else { return Ok(()) };
     let mut table: &mut dyn toml_edit::TableLike = table;

@@ -1,4 +1,4 @@
-//! `takeback config edit`.
+//! `takeback config edit`: opens the settings in the user's editor.
 
 use std::fs;
 use std::io::{IsTerminal, Write};

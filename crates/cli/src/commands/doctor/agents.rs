@@ -1,4 +1,4 @@
-//! Checks of the agents: whether they are installed, up to date, enabled and reviewed.
+//! Checks of the agents: whether their hooks are installed, up to date, enabled and reviewed.
 
 use serde::Serialize;
 use takeback_agents::{AGENTS, Agent, HookReview, InstallScope, Installer, WiringState};
@@ -101,7 +101,7 @@ pub(super) fn describe_state(agent: &AgentView) -> String {
     }
 }
 
-/// The state of takeback in one of an agent's configurations.
+/// The state of takeback in one configuration of an agent: the user's or the project's.
 struct ScopeState {
     state: &'static str,
     review: Option<HookReview>,

@@ -107,7 +107,7 @@ fn private_names(context: &Context) -> Vec<(String, String)> {
     let mut paths = Vec::new();
     if let Ok(status) = takeback_undo::retention::read_status(opened) {
         paths.extend(status.workspaces.into_iter().map(|known| known.path.0));
-        // A workspace with failures may have no checkpoint.
+        // A workspace with failures may have no checkpoint, so the first list may not contain it.
         paths.extend(status.failures.into_iter().map(|failure| failure.workspace.0));
     }
     for (number, path) in (1..).zip(paths) {

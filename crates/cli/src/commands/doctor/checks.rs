@@ -177,7 +177,7 @@ fn count_spool(context: &Context) -> usize {
 pub(super) struct HookSpeed {
     /// The shortest measured time that a hook process takes, in milliseconds.
     pub(super) hook_ms: f64,
-    /// The time that capturing this workspace takes, in milliseconds. Null if it has no
+    /// The time that capturing this workspace takes, in milliseconds. Null if the workspace has no
     /// checkpoints.
     pub(super) capture_ms: Option<f64>,
 }

@@ -81,7 +81,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     let view = check_everything(&what, context)?;
     let code = if view.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     if let Some(file) = &arguments.bundle {
-        // The exit code only says whether the report was written. Users write a report because they
+        // The exit code says only whether the report was written. Users write a report because they
         // have a problem, so problems are not a failure here.
         bundle::write_bundle(&view, file, context)?;
         return Ok(ExitCode::SUCCESS);
@@ -95,7 +95,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
 
 /// The checks to make.
 struct Extent<'a> {
-    /// The names of the agents to check; all agents if empty.
+    /// The names of the agents to check. If empty, all agents are checked.
     agents: &'a [String],
     /// True if the failures that were reported so far are to be forgotten.
     clears: bool,

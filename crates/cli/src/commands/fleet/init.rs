@@ -1,4 +1,4 @@
-//! `takeback fleet init` and `takeback fleet leave`.
+//! `takeback fleet init` and `takeback fleet leave`: join or leave a fleet.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! `takeback fleet`: one ledger and all checkpoints of many machines.
+//! `takeback fleet`: shares one ledger and all checkpoints between many machines.
 
 mod gc;
 mod init;

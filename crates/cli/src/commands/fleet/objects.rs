@@ -1,4 +1,4 @@
-//! The checkpoints of a fleet: opening the object storage, and uploading.
+//! Opens the object storage of a fleet, and uploads checkpoints to it.
 
 use serde::Serialize;
 use takeback_fleet::{

@@ -1,4 +1,4 @@
-//! `takeback fleet pull`: the files of a workspace on another machine, with their history.
+//! `takeback fleet pull`: gets the files of a workspace on another machine, with their history.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -174,7 +174,8 @@ fn choose_destination(
     }
 }
 
-/// Chooses the state that is to be written: that of a checkpoint, or the newest known one.
+/// Chooses the state that is to be written: that of the named checkpoint or, without one, the
+/// newest known state.
 fn choose_checkpoint(
     pull: &mut Pull<'_>,
     local: &Store,

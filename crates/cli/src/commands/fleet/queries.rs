@@ -1,4 +1,4 @@
-//! Lists, searches and totals of the sessions of all machines.
+//! Lists and searches the sessions of all machines, and adds up their usage.
 
 use takeback_ledger::{
     ListOptions, PriceFn, SearchOptions, SearchResults, SessionSummary, Time, UsageBy, UsageTotal,

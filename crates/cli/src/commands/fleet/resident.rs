@@ -54,7 +54,8 @@ fn ship_changes(mut shipper: Shipper, path: &Path, context: &Context, stopped: &
         }
         match ship_once(&mut shipper, path, context) {
             Ok(true) => (seen, wait) = (Some(stamp), LOOK),
-            // Another process ships, perhaps without the latest changes.
+            // Look again soon: more may have changed, and another process may have shipped without
+            // the latest changes.
             Ok(false) | Err(FleetError::Busy) => wait = LOOK,
             // `takeback fleet status` shows the failure.
             Err(_) => wait = (wait * 2).min(LONGEST_WAIT),
@@ -62,7 +63,7 @@ fn ship_changes(mut shipper: Shipper, path: &Path, context: &Context, stopped: &
     }
 }
 
-/// Ships what has changed. Returns true if nothing had changed.
+/// Ships the changes in the ledger. Returns true if there were none.
 fn ship_once(shipper: &mut Shipper, path: &Path, context: &Context) -> Result<bool, FleetError> {
     if !path.exists() {
         return Ok(true);

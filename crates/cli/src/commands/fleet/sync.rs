@@ -40,7 +40,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
         sync_quietly(context);
         return Ok(ExitCode::SUCCESS);
     }
-    // If shipping or uploading fails, the other is still done.
+    // Both steps are carried out, even if one of them fails.
     let shipped = ship(context);
     let uploaded = objects::upload(context, false);
     let (shipped, uploaded) = match (shipped, uploaded) {

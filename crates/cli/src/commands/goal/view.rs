@@ -1,4 +1,4 @@
-//! A goal as text and as data.
+//! Shows a goal as text or as JSON.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -69,7 +69,7 @@ fn print_bar(unit: &str, spent: f64, limit: Option<f64>, decimals: usize) {
     println!("  {unit:<10}  {bar}  {spent:.decimals$} of {limit:.decimals$}");
 }
 
-/// Returns a goal as data.
+/// Returns a goal as JSON.
 pub(super) fn view_goal(goal: &GoalRecord) -> Value {
     let spending = |spent: &Spending| {
         json!({
@@ -88,7 +88,7 @@ pub(super) fn view_goal(goal: &GoalRecord) -> Value {
     })
 }
 
-/// Returns a goal as data, with its checkpoints.
+/// Returns a goal as JSON, with its checkpoints.
 pub(super) fn view_with_checkpoints(
     goal: &GoalRecord,
     context: &Context,
@@ -101,7 +101,7 @@ pub(super) fn view_with_checkpoints(
 }
 
 /// Lists the checkpoints that were taken during the work on a goal, newest first. If the directory
-/// no longer exists, the list is empty, because there is nothing to roll back.
+/// of the task no longer exists, the list is empty, because there is nothing to roll back.
 fn list_checkpoints(goal: &GoalRecord, context: &Context) -> Result<Vec<GoalCheckpoint>, Failure> {
     let opened = context.opened()?;
     let task = context.ledger()?.task(&goal.task)?;
@@ -127,7 +127,7 @@ fn list_checkpoints(goal: &GoalRecord, context: &Context) -> Result<Vec<GoalChec
 }
 
 /// Lists a session and the earlier sessions of the same conversation. Each session begins with a
-/// summary of the one before it.
+/// summary of the previous one.
 fn list_sessions(session: &str, context: &Context) -> Result<Vec<String>, Failure> {
     let mut sessions = vec![session.to_owned()];
     loop {

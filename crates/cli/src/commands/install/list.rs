@@ -1,4 +1,5 @@
-//! `takeback install` without arguments: the agents on this machine, and the state of their hooks.
+//! `takeback install` without arguments: lists the agents on this machine, and the state of their
+//! hooks.
 
 use std::process::ExitCode;
 

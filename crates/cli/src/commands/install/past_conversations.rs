@@ -1,4 +1,4 @@
-//! The conversations that an agent had before takeback was installed.
+//! Imports the conversations that an agent had before takeback was installed.
 
 use takeback_agents::log_format;
 

@@ -1,8 +1,8 @@
 //! `takeback mcp`: lets the model of any agent look at the history, over the Model Context
 //! Protocol.
 //!
-//! Nothing is restored without the user: the server asks through the agent's own dialog, or answers
-//! with the command for the user to type.
+//! Nothing is restored without the user's approval: the server asks through the agent's own dialog,
+//! or answers with a command for the user to type.
 
 mod messages;
 mod restore;

@@ -97,7 +97,7 @@ pub(super) fn restore(
 /// A planned rollback that the user has to approve.
 struct Offer {
     planned: Planned,
-    /// The command for the same rollback.
+    /// The command with which the user can carry out the same rollback.
     command: String,
     context: Context,
 }
@@ -153,7 +153,7 @@ impl Offer {
     }
 }
 
-/// Formats a plan or a result as the command shows it.
+/// Formats a plan or a result as `takeback rollback` shows it.
 fn show(view: &RollbackView, is_plan: bool, context: &Context) -> Answer {
     let report = if is_plan { Report::DryRun } else { Report::Done };
     let (code, captured) = capture_output(|| print_result(view, report, context));

@@ -1,4 +1,5 @@
-//! The read-only tools. Each tool runs a command, and answers with its text and its data.
+//! The read-only tools. Each tool runs a command, and answers with the text and the JSON that the
+//! command prints.
 
 use std::path::PathBuf;
 
@@ -79,7 +80,7 @@ struct ExplainArguments {
     directory: Option<PathBuf>,
 }
 
-/// The name of a checkpoint. Models write numbers as JSON numbers or as strings.
+/// The name of a checkpoint. Models write the number of a row as a JSON number or as a string.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "expected the number, name or id of a checkpoint")]
 pub(super) enum CheckpointName {
@@ -112,13 +113,14 @@ pub(super) fn call(name: &str, arguments: Value, context: &Context) -> Option<An
     Some(answered.unwrap_or_else(|failure| Answer::failure(&failure)))
 }
 
-/// Reads the arguments of a call. The model sees the error, and can correct itself.
+/// Reads the arguments of a call. If they are wrong, the model sees the error, and can correct
+/// itself.
 pub(super) fn read_arguments<T: DeserializeOwned>(arguments: Value) -> Result<T, Failure> {
     serde_json::from_value(arguments)
         .map_err(|error| Failure::new("wrong arguments").because(&error))
 }
 
-/// Runs a command in a directory, by default in that of the server.
+/// Runs a command in a directory, by default in the server's own.
 fn run_in(directory: Option<PathBuf>, words: &[&str], context: &Context) -> Answer {
     let directory = context.directory.join(directory.unwrap_or_default());
     run_words(words, &context.in_directory(&directory)).into()

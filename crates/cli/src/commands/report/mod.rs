@@ -1,4 +1,4 @@
-//! `takeback report`: what the agents did on a day or in a week.
+//! `takeback report`: shows what the agents did on a day or in a week.
 
 mod collect;
 mod render;

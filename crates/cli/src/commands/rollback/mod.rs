@@ -103,7 +103,7 @@ pub(crate) struct ReverseArguments {
     /// Do not touch files outside the workspace
     #[arg(long)]
     workspace_only: bool,
-    // Parsed only so that it can be rejected with a hint.
+    // Paths are parsed only so that they can be rejected with a hint.
     #[arg(value_name = "PATH", hide = true)]
     paths: Vec<PathBuf>,
 }
@@ -196,7 +196,7 @@ fn take_back(
     context: &Context,
 ) -> Result<(ExitCode, Option<Resume>), Failure> {
     let opened = context.opened_anyway()?;
-    // So far, some of the latest messages may exist only in the agent's own log.
+    // Import the latest messages first: they may so far exist only in the agent's own log.
     logs::catch_up_ledger(context);
     let mut planned = make_plan(opened, &request)?;
     let may_ask = context.asks() && !dry_run;
@@ -235,8 +235,8 @@ fn take_back(
     Ok((render::print_result(&view, report, context), resume))
 }
 
-/// Returns the number of files handled so far, which shows the progress. Returns `None` if there is
-/// no store yet.
+/// Returns the counter of the files handled so far, from which the progress is shown. Returns
+/// `None` if there is no store yet.
 pub(crate) fn handled_files(opened: &Opened) -> Option<Arc<AtomicU64>> {
     opened.has_store().then(|| opened.store().ok().map(Store::handled_files)).flatten()
 }

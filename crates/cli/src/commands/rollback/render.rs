@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{self, Style, paint, print_section};
 
-/// The occasion on which a rollback is described.
+/// The state of the rollback that is described.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Report {
     /// Nothing is done; the user wants to know what a rollback would do.
@@ -23,7 +23,7 @@ pub(crate) enum Report {
     DoneAsShown,
 }
 
-/// The verbs for a rollback that is planned, only shown, or done.
+/// The verbs for a rollback that will be made, would be made, or has been made.
 struct Verbs {
     restore: &'static str,
     delete: &'static str,
@@ -103,7 +103,7 @@ pub(super) fn print_plan(view: &RollbackView, context: &Context) {
 }
 
 /// Prints the totals of a plan that is not carried out. Does nothing for a result: its totals come
-/// last, with the way back.
+/// last, with the command that takes it back.
 fn print_totals(view: &RollbackView, is_plan: bool) {
     if let Some(totals) = sum_up_plan(view, &WOULD).filter(|_| is_plan) {
         println!("{totals}");
@@ -123,8 +123,8 @@ fn sum_up_plan(view: &RollbackView, verbs: &Verbs) -> Option<String> {
     })
 }
 
-/// Sums up the changes to files: `Restored 12 files and deleted 3.` Returns `None` if there are
-/// none.
+/// Sums up the changes to files: `Restored 12 files and deleted 3.` Returns `None` if no files
+/// change.
 fn sum_up(view: &RollbackView, verbs: &Verbs) -> Option<String> {
     let outside = view.elsewhere.iter().filter(|group| group.error.is_none());
     let outside: usize =

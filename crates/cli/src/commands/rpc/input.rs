@@ -31,8 +31,8 @@ pub(in crate::commands) enum Event {
 
 /// Standard input, and the signals that end the server.
 ///
-/// One thread waits for both, because handing each line from one thread to another takes as long as
-/// a short request.
+/// One thread waits for both, because handing each line from one thread to another would take as
+/// long as answering a short request.
 pub(in crate::commands) struct Input {
     lines: LineBuffer,
     has_ended: bool,
@@ -105,7 +105,7 @@ impl Input {
 #[derive(Default)]
 struct LineBuffer {
     bytes: Vec<u8>,
-    /// The number of bytes at the beginning that are known to contain no line ending.
+    /// The number of bytes at the beginning of `bytes` that are known to contain no line ending.
     searched: usize,
     /// True while the rest of a line that is too long is skipped.
     is_skipping: bool,

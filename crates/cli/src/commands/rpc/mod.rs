@@ -83,7 +83,7 @@ fn send_line(response: &str) -> io::Result<()> {
 /// The state that is kept between requests: the opened home, and the late reports.
 struct Server {
     context: RefCell<Context>,
-    /// The stamp of the files that the home was opened from.
+    /// The stamp of the files in takeback's home when it was last opened.
     stamp: Cell<Option<Stamp>>,
     late: LateReports,
     /// True after a signal that ends the server. Long requests then stop early.
@@ -159,7 +159,7 @@ impl Server {
     }
 }
 
-/// Reads the stamp of the files that a home is opened from.
+/// Reads the stamp of the configuration file and the store in a home.
 pub(crate) fn read_stamp(home: &Path) -> Stamp {
     ["config.toml", "checkpoints/store/store.json"].map(|name| {
         let found = fs::metadata(home.join(name)).ok()?;

@@ -1,4 +1,4 @@
-//! `takeback sessions title`, `fork`, `rewind`, `unrewind`: changes to one session.
+//! `takeback sessions title`, `fork`, `rewind`, `unrewind`: change one session.
 
 use std::process::ExitCode;
 
@@ -126,7 +126,7 @@ pub(super) fn run_fork(arguments: &ForkArguments, context: &Context) -> Result<E
     Ok(ExitCode::SUCCESS)
 }
 
-/// Creates an id that no session has.
+/// Generates a random id for a new session.
 fn new_id() -> Result<String, Failure> {
     let random = getrandom::u64()
         .map_err(|error| Failure::new("the system provides no random numbers").because(&error))?;

@@ -124,8 +124,8 @@ struct Export<'e> {
 }
 
 impl Export<'_> {
-    /// Writes all sessions and returns their number. Only a web page is written from memory, after
-    /// all sessions have been read; the other formats are written session by session.
+    /// Writes all sessions and returns their number. A web page is written only after all sessions
+    /// have been read; the other formats are written session by session.
     fn write_to(&self, out: &mut dyn Write) -> Result<usize, ExchangeError> {
         let bar = Progress::counting("exporting", "sessions");
         let mut written = 0;

@@ -126,7 +126,7 @@ fn import_file(ledger: &mut Ledger, path: &Path, context: &Context) -> Result<Im
     }
 }
 
-/// Describes an import that ended early, and says what was imported before.
+/// Describes an import that ended early, and says what had been imported by then.
 fn describe_interrupted(interrupted: InterruptedImport, path: &Path) -> Failure {
     let InterruptedImport { line, report, cause } = interrupted;
     let sessions = output::count(report.sessions, "session");

@@ -1,4 +1,4 @@
-//! `takeback sessions list`: the latest sessions.
+//! `takeback sessions list`: lists the latest sessions.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -51,7 +51,7 @@ pub(crate) struct SessionList<'s> {
 
 #[derive(Serialize)]
 struct SessionRow<'s> {
-    /// The name of the machine, in a list of all machines.
+    /// The name of the machine, in a list of the sessions of all machines.
     #[serde(skip_serializing_if = "Option::is_none")]
     machine: Option<&'s str>,
     id: &'s str,
@@ -136,7 +136,8 @@ fn run_in_fleet(arguments: &ListArguments, context: &Context) -> Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-/// Finds the sessions to list. If there are more than the limit, finds one more than that.
+/// Finds the sessions to list. If there are more sessions than the limit, finds one more than the
+/// limit.
 pub(crate) fn find_sessions(
     arguments: &ListArguments,
     ledger: &Ledger,
@@ -150,8 +151,8 @@ impl ListArguments {
         self.limit.unwrap_or(20) as usize
     }
 
-    /// Returns the options of the search for these sessions. Its limit is one more than the number
-    /// of sessions to list, which shows whether there are more.
+    /// Returns the options with which the ledger is asked for these sessions. The limit is one more
+    /// than the number of sessions to list, so that the result shows whether there are more.
     fn options(&self, context: &Context) -> ListOptions {
         ListOptions {
             sources: self.sources.clone(),

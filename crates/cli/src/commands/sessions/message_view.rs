@@ -1,4 +1,4 @@
-//! Messages as text for the terminal: Markdown rendered, tool calls folded.
+//! Prints messages as text for the terminal, with Markdown rendered and tool calls folded.
 
 use std::io;
 
@@ -107,7 +107,7 @@ impl MessageView {
     }
 }
 
-/// Names the kind of some data, such as an image.
+/// Returns the kind of a piece of data, such as an image.
 fn name_data(text: &str) -> String {
     let value: Option<serde_json::Value> = serde_json::from_str(text).ok();
     let kind = value.as_ref().and_then(|value| value.get("type")?.as_str());

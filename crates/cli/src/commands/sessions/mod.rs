@@ -1,4 +1,4 @@
-//! `takeback sessions`: the conversations of all agents.
+//! `takeback sessions`: lists, shows and edits the conversations of all agents.
 
 pub(crate) mod edit;
 pub(super) mod export;

@@ -156,7 +156,7 @@ pub(crate) struct ClearView {
     messages: usize,
 }
 
-/// Deletes the messages of a session that the user names.
+/// Deletes the messages of the session that the user names.
 pub(crate) fn clear_session(ledger: &mut Ledger, session: &str) -> Result<ClearView, Failure> {
     let session = ledger.resolve(session)?;
     let messages = ledger.clear_messages(&session)?;

@@ -210,7 +210,7 @@ fn print_hits(view: &SearchView, suggestion: Option<&str>, ids: &ShortIds) {
         }
         return;
     }
-    // The session with the best match comes first.
+    // Group the matches by session. The session with the best match comes first.
     let mut sessions: Vec<Vec<&HitView>> = Vec::new();
     for hit in &view.results {
         match sessions.iter_mut().find(|hits| is_same_session(hits[0], hit)) {

@@ -1,4 +1,4 @@
-//! `takeback sessions end`, `reopen`, `archive`, `unarchive`: the state of one session.
+//! `takeback sessions end`, `reopen`, `archive`, `unarchive`: change the state of one session.
 
 use std::process::ExitCode;
 
@@ -77,7 +77,7 @@ pub(crate) struct StateView {
     archived: bool,
 }
 
-/// Changes the state of a session that the user names, and reads it back.
+/// Changes the state of the session that the user names, and returns the new state.
 pub(crate) fn change_state(
     ledger: &mut Ledger,
     session: &str,

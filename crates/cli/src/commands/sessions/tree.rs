@@ -71,7 +71,7 @@ fn find_last_session(ledger: &Ledger, context: &Context) -> Result<String, Failu
     })
 }
 
-/// Returns the oldest ancestor of a session, together with all its descendants.
+/// Returns the oldest ancestor of a session, together with all descendants of that ancestor.
 pub(crate) fn session_tree(ledger: &Ledger, id: &str) -> Result<SessionNode, Failure> {
     let root = match ledger.ancestors(id)?.pop() {
         Some(oldest) => oldest,
@@ -134,7 +134,7 @@ fn print_tree(root: &SessionNode, ids: &ShortIds, context: &Context) {
 struct Branch<'a> {
     /// The branches that are drawn before the session.
     own: String,
-    /// The branches that are drawn before its children.
+    /// The branches that are drawn before the session's children.
     indent: String,
     /// The workspace of the session's parent.
     workspace: Option<&'a str>,

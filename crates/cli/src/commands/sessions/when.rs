@@ -1,4 +1,4 @@
-//! Points in time as people type them: a span before now, or a date.
+//! Parses points in time as users type them: a span before now, or a date.
 
 use jiff::{Span, Timestamp, Zoned, civil};
 use takeback_ledger::Time;

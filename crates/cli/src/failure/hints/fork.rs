@@ -80,7 +80,7 @@ fn hint_near_checkpoints(
         let Some(near) = near else { continue };
         let (id, time) = (short(near), output::local_time(&near.time));
         let reason = &near.reason;
-        failure = failure.because_of(&format!("the {which} it is {id}, {time}, {reason}"));
+        failure = failure.because_of(&format!("the {which} it: {id}, {time}, {reason}"));
     }
     let near =
         after.or(before).map(|near| format!("{session}@{}` uses that state; `", short(near)));

@@ -1,4 +1,4 @@
-//! The hints for errors about model providers: the exact lines to write.
+//! Hints for errors about model providers, with the exact lines to add to config.toml.
 
 use takeback_runtime::settings::{READY_PROVIDERS, ResolveError, find_ready};
 

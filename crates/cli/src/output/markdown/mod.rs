@@ -17,7 +17,7 @@ use pulldown_cmark::{Event, Options, Parser, Tag};
 use self::render::{RenderedBlock, render_block};
 pub(crate) use self::wrap::{last_lines, wrap_text};
 
-/// The size of an unfinished block above which it is not rendered again for every piece.
+/// The size, in bytes, above which an unfinished block is not rendered again for every piece.
 const LARGE: usize = 8 << 10;
 
 /// A large block is rendered again when it has grown by its size divided by this number. The total
@@ -167,7 +167,7 @@ impl MarkdownStream {
 /// A part of the source that is rendered separately: a top-level block, or an item of a top-level
 /// list.
 struct Block {
-    /// The start of its first line.
+    /// The start of the block's first line.
     start: usize,
     /// The number of an item in a numbered list.
     number: Option<u64>,
@@ -214,7 +214,7 @@ fn is_after_blank_line(source: &str, at: usize) -> bool {
     line.chars().all(|character| character.is_whitespace() || character == '>')
 }
 
-/// Returns the first line of a block if it begins a block of code that is not closed.
+/// Returns the first line of a block, if that line begins a block of code that is not closed.
 fn open_fence(block: &str) -> Option<&str> {
     let first = block.split_inclusive('\n').next()?;
     let begin = first.trim_start_matches(' ');

@@ -1,4 +1,4 @@
-//! A block of Markdown as lines for a terminal.
+//! Renders a block of Markdown as lines for a terminal.
 
 use std::ops::Range;
 
@@ -71,7 +71,7 @@ struct Renderer<'s> {
 }
 
 enum Container {
-    /// A list, with the number of its next item if it is numbered.
+    /// A list, with the number of its next item if the list is numbered.
     List(Option<u64>),
     /// An item, with its mark. After the first line, the mark is replaced by spaces.
     Item {
@@ -84,7 +84,7 @@ enum Container {
 /// A link whose text is being read.
 struct Link {
     address: String,
-    /// The number of spans before its text.
+    /// The number of spans before the link's text.
     from: usize,
 }
 
@@ -304,7 +304,7 @@ impl Container {
     }
 }
 
-/// Escapes control characters, and removes the characters that only the parser needs.
+/// Escapes control characters, and removes the characters that were inserted for the parser.
 fn clean(text: &str) -> String {
     disarm_lines(&text.replace(NO_DEFINITION, ""))
 }

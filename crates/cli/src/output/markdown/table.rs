@@ -1,4 +1,4 @@
-//! Tables in Markdown.
+//! Renders tables in Markdown.
 
 use anstyle::Style as Ansi;
 use pulldown_cmark::Alignment;

@@ -5,7 +5,7 @@ use proptest::sample::select;
 use super::*;
 use crate::output::text::width_of;
 
-/// Renders text that arrives in these pieces, without styles.
+/// Renders text that arrives in these pieces.
 fn render_pieces<'t>(pieces: impl IntoIterator<Item = &'t str>, columns: usize) -> Vec<String> {
     let mut stream = MarkdownStream::default();
     let mut lines = Vec::new();

@@ -1,4 +1,4 @@
-//! Pieces of styled text, wrapped to a width.
+//! Wraps pieces of styled text to a width.
 
 use anstyle::Style as Ansi;
 use unicode_segmentation::UnicodeSegmentation;
@@ -41,7 +41,7 @@ pub(super) fn wrap_spans(spans: &[Span], columns: usize) -> Vec<String> {
     wrapping.lines
 }
 
-/// Wraps plain text to this many columns. Control characters in it must be escaped.
+/// Wraps plain text to this many columns. Control characters in the text must already be escaped.
 pub(crate) fn wrap_text(text: &str, columns: usize) -> Vec<String> {
     wrap_spans(&[Span { text: text.to_owned(), style: Ansi::new() }], columns)
 }

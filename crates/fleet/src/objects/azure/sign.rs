@@ -54,8 +54,8 @@ mod tests {
 
     use super::*;
 
-    /// The example in Microsoft's documentation, "Authorize with Shared Key". The key of its
-    /// signature is not published.
+    /// The example in Microsoft's documentation, "Authorize with Shared Key". The key is not
+    /// published, so the signature cannot be compared.
     #[test]
     fn the_documented_example_has_the_documented_string_to_sign() {
         let mut request = Request::new(Method::GET, "/mycontainer".into());

@@ -66,7 +66,7 @@ impl Protocol for Google {
             Operation::Create { key } => {
                 let mut request = Request::new(Method::POST, format!("/upload/{base}"));
                 request.headers.push(("content-type", "application/octet-stream".to_owned()));
-                // No generation of the object may exist.
+                // Generation 0 means that the object must not exist yet.
                 request.query.push(("ifGenerationMatch", "0".to_owned()));
                 request.query.push(("name", (*key).to_owned()));
                 request.query.push(("uploadType", "media".to_owned()));

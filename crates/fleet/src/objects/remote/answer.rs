@@ -9,10 +9,11 @@ use super::protocol::{ErrorBody, ErrorMeaning, Operation, Protocol};
 use crate::objects::access::Provider;
 use crate::objects::error::ObjectsError;
 
-/// The difference between two clocks from which on servers refuse requests, in milliseconds.
+/// The maximum difference between the clocks of client and server, in milliseconds. If it is
+/// larger, servers refuse requests.
 const MAX_SKEW: i64 = 15 * 60_000;
 
-/// An answer, with its body still to be read.
+/// An answer whose body has not been read yet.
 pub(super) struct Answer {
     pub(super) status: u16,
     /// The time of the server's clock, in milliseconds since 1970.
@@ -47,8 +48,8 @@ pub(in crate::objects) fn parse_http_date(text: &str) -> Option<i64> {
     Some(zoned.timestamp().as_millisecond())
 }
 
-/// Determines what a server complains about. Returns `None` if it is no server of this kind. The
-/// text is the server's reason.
+/// Determines the meaning of an error, and the reason that the server gives as text. The meaning is
+/// `None` if the answer does not come from this kind of server.
 pub(super) fn find_meaning(
     protocol: &dyn Protocol,
     operation: &Operation<'_>,
@@ -71,7 +72,7 @@ pub(super) fn find_meaning(
         }
         Some(meaning) => Some(meaning),
         None if is_denied => Some(ErrorMeaning::NoPermission),
-        // A proxy may answer for a server that is overloaded.
+        // This answer may come from a proxy in front of an overloaded server.
         None if *status >= 500 || matches!(*status, 408 | 429) => Some(ErrorMeaning::Other),
         None => parsed.map(|_| ErrorMeaning::Other),
     };

@@ -1,8 +1,9 @@
-//! Buckets on servers. What all kinds of object storage have in common is here: connections, repeated
-//! attempts, the limit on the rate, and the reasons for errors. A [`Protocol`] is what
-//! distinguishes them.
+//! Buckets on servers. This module has what all kinds of object storage have in common:
+//! connections, retries, the rate limit, and the reasons for errors. A [`Protocol`] covers the
+//! differences.
 //!
-//! Keys consist of letters, digits and `-_./`, so neither URLs nor XML need more than is here.
+//! Keys consist of letters, digits and `-_./`, so simple code is enough to handle them in URLs and
+//! XML.
 
 mod answer;
 mod protocol;
@@ -31,7 +32,7 @@ use super::error::ObjectsError;
 /// The number of times that a request is made if the server cannot be reached or is overloaded.
 const ATTEMPTS: u32 = 4;
 
-/// The time after which a connection that does not move counts as lost.
+/// The time after which a connection that makes no progress is considered lost.
 const STALL: Duration = Duration::from_secs(60);
 
 /// The maximum length of an answer that is held in memory, in bytes.
@@ -80,7 +81,7 @@ pub(super) struct RemoteBucket {
 }
 
 impl RemoteBucket {
-    /// Returns a bucket. `name` is the bucket as people see it.
+    /// Returns a bucket. `name` is its name for messages to the user.
     pub(super) fn new(
         provider: Provider,
         origin: Origin,
@@ -99,7 +100,7 @@ impl RemoteBucket {
         format!("{}{key}", self.prefix)
     }
 
-    /// Makes a request, several times if the server cannot be reached or is overloaded.
+    /// Makes a request. Repeats it several times if the server cannot be reached or is overloaded.
     fn run(
         &self,
         operation: &Operation<'_>,
@@ -109,9 +110,7 @@ impl RemoteBucket {
         loop {
             attempt += 1;
             let failure = match self.run_once(operation, content) {
-                Ok(answer) if self.is_temporary(answer.status) => {
-                    self.explain(operation, answer).1
-                }
+                Ok(answer) if self.is_temporary(answer.status) => self.explain(operation, answer).1,
                 Ok(answer) => return Ok(answer),
                 Err(error @ ObjectsError::Unreachable { .. }) => error,
                 Err(error) => return Err(error),
@@ -168,7 +167,7 @@ impl RemoteBucket {
             }
             _ => SendBody::none(),
         };
-        // Only credentials can have characters that a request cannot have.
+        // Only the credentials can contain characters that are not allowed in a request.
         built.body(body).map_err(|_| ObjectsError::NoCredentials { provider: self.provider })
     }
 
@@ -177,7 +176,7 @@ impl RemoteBucket {
         ObjectsError::Unreachable { target: self.target.clone(), source }
     }
 
-    /// Turns an answer that is an error into its meaning and the reason for it.
+    /// Determines the meaning of an answer that is an error. Also returns the error to report.
     fn explain(
         &self,
         operation: &Operation<'_>,
@@ -277,7 +276,8 @@ impl Bucket for RemoteBucket {
                     return Err(ObjectsError::NotStorage { target: self.target.clone() });
                 };
                 object.key = key.to_owned();
-                // The server's clock is known in whole seconds.
+                // The server's clock is known only in whole seconds, so this time is rounded down
+                // as well.
                 object.created -= object.created.rem_euclid(1000);
                 listing.objects.push(object);
             }

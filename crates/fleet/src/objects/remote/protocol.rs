@@ -1,4 +1,4 @@
-//! What distinguishes one kind of object storage from another.
+//! The differences between the kinds of object storage.
 
 use std::time::SystemTime;
 
@@ -22,14 +22,14 @@ pub(in crate::objects) trait Protocol: Send + Sync {
         now: SystemTime,
     ) -> Result<(), ObjectsError>;
 
-    /// Parses a page of a listing. Returns `None` if it is something else.
+    /// Parses a page of a listing. Returns `None` if the text is not a listing.
     fn parse_page(&self, text: &str) -> Option<Page>;
 
-    /// Parses the body of an error. Returns `None` if it is something else.
+    /// Parses the body of an error. Returns `None` if the body has a different format.
     fn parse_error(&self, body: &str) -> Option<ErrorBody>;
 
-    /// Returns the meaning of an error, or `None` if its status says enough. `error` is its parsed
-    /// body.
+    /// Returns the meaning of an error, or `None` if the status alone determines it. `error` is the
+    /// parsed body of the answer.
     fn find_meaning(
         &self,
         operation: &Operation<'_>,
@@ -37,8 +37,8 @@ pub(in crate::objects) trait Protocol: Send + Sync {
         error: Option<&ErrorBody>,
     ) -> Option<ErrorMeaning>;
 
-    /// True if the same request can succeed a moment later, apart from the statuses that mean this
-    /// in every protocol.
+    /// True if a request that was answered with this status can succeed a moment later. Statuses
+    /// that mean this in every protocol are not included.
     fn is_temporary(&self, _status: u16) -> bool {
         false
     }
@@ -61,7 +61,8 @@ pub(in crate::objects) enum Operation<'a> {
     Remove {
         key: &'a str,
     },
-    /// Lists objects whose keys begin with the prefix; `page` is the name of a further page.
+    /// Lists objects whose keys begin with the prefix. `page` is the name of the page to list;
+    /// `None` for the first page.
     List {
         prefix: &'a str,
         page: Option<&'a str>,
@@ -76,7 +77,7 @@ pub(in crate::objects) struct Request {
     pub(in crate::objects) path: String,
     /// The parameters, sorted by name, not encoded.
     pub(in crate::objects) query: Vec<(&'static str, String)>,
-    /// Further parameters, encoded.
+    /// Further parameters, which are already encoded.
     pub(in crate::objects) signed_query: Option<String>,
     /// The headers, with names in lower case.
     pub(in crate::objects) headers: Vec<(&'static str, String)>,
@@ -102,14 +103,14 @@ pub(in crate::objects) struct Page {
     pub(in crate::objects) next: Option<String>,
 }
 
-/// The content of an error; the fields are empty if it lacks them.
+/// The content of an error. A field that the error lacks is empty.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(in crate::objects) struct ErrorBody {
     pub(in crate::objects) code: String,
     pub(in crate::objects) message: String,
 }
 
-/// What a server complains about.
+/// The meaning of an error that a server reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::objects) enum ErrorMeaning {
     NoObject,
@@ -122,7 +123,8 @@ pub(in crate::objects) enum ErrorMeaning {
     Other,
 }
 
-/// Encodes a part of a path or a value in a query: everything except letters, digits and `-._~`.
+/// Percent-encodes a part of a path or a value in a query. Letters, digits and `-._~` stay as they
+/// are.
 pub(in crate::objects) fn encode(text: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {

@@ -1,4 +1,4 @@
-//! Answers of servers, of each kind.
+//! Tests with prepared answers from servers of each kind.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
@@ -37,7 +37,7 @@ fn open(provider: Provider, endpoint: Option<String>) -> (Origin, Box<dyn Protoc
     }
 }
 
-/// A server that gives these answers, one for each connection.
+/// Starts a server that gives these answers, one for each connection. Returns its address.
 fn serve(answers: Vec<String>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());

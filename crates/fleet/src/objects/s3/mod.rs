@@ -21,7 +21,8 @@ pub(super) struct S3 {
     credentials: Credentials,
     region: String,
     host: String,
-    /// The beginning of all paths: that of the server, and the bucket unless the host names it.
+    /// The beginning of all paths: the path of the server, followed by the name of the bucket
+    /// unless the host name contains it.
     base: String,
 }
 

@@ -1,4 +1,4 @@
-//! Uploads that are cut off, buckets that are damaged, and machines that are confused.
+//! Uploads that are cut off, buckets that are damaged, and homes that share an identity.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +12,7 @@ use crate::objects::directory::DirectoryBucket;
 use crate::objects::state::UploadState;
 use crate::objects::{Objects, ObjectsError};
 
-/// Opens the bucket in a way that ends after some requests.
+/// Opens the bucket so that it stops answering after `left` requests.
 fn dying(
     machine: &Machine,
     bucket: &Path,
@@ -41,7 +41,7 @@ fn an_upload_that_is_killed_at_any_request_is_completed_by_the_next_one() {
             if let Ok(pulled) = machine.in_directory(bucket.path()).workspaces() {
                 assert!(pulled.len() <= 1);
             }
-            // Whatever the bucket says it has is whole.
+            // Every checkpoint that the bucket lists is complete.
             let verified = machine.in_directory(bucket.path()).verify(&|_| {});
             assert!(verified.is_err() || verified.unwrap().affected.is_empty(), "{requests}");
             machine.write("a.txt", "later");
@@ -177,7 +177,7 @@ fn damage_is_found_named_and_repaired_by_the_next_upload() {
             assert_eq!(verified.affected.len(), 1, "{name}: {verified:?}");
             let affected = &verified.affected[0];
             assert_eq!((affected.seq, affected.machine.as_str()), (1, "first"));
-            // Another machine is not given anything wrong.
+            // Another machine gets none of the damaged objects.
             let reader = Machine::new("reader");
             let reading = reader.in_directory(bucket.path());
             assert!(pull_all(&reading, "first", &reader.store).is_none(), "{name}");
@@ -231,8 +231,8 @@ fn two_homes_with_one_identity_overwrite_and_delete_nothing() {
     assert!(all_files(bucket.path()) == before);
     assert_pulled(&original, bucket.path());
 
-    // A home that was restored from a backup is told that the uploads are its own. Its store is
-    // another one, so the checkpoints of the earlier one are kept.
+    // The user confirms that a home that was restored from a backup made the uploads. Its store is
+    // a different one, so the checkpoints of the earlier store are kept.
     let objects = copy.in_directory(bucket.path());
     UploadState::reset(&objects.files).unwrap();
     copy.upload(bucket.path()).unwrap();

@@ -89,7 +89,7 @@ impl Machine {
         upload(&self.in_directory(directory), &self.store)
     }
 
-    /// Takes the identity of another machine, as a copied home does.
+    /// Takes over the identity of another machine, as if this home were a copy.
     pub(super) fn copy_identity(&mut self, other: &Machine) {
         self.identity = other.identity.clone();
     }
@@ -98,7 +98,7 @@ impl Machine {
         fleet.clone_into(&mut self.identity.fleet);
     }
 
-    /// Returns the content of the machine's own files about the fleet that must never change.
+    /// Returns the machine's memory of its uploads, or `None` if it has none.
     pub(super) fn fleet_files(&self) -> Result<Option<String>, FleetError> {
         Files::in_home(self.home.path()).read("objects.json")
     }
@@ -108,7 +108,7 @@ pub(super) fn upload(objects: &Objects, store: &Store) -> Result<UploadReport, O
     objects.upload(store, &CaptureRules::default(), Time(1_000), &|_| {})
 }
 
-/// Finds the only workspace in the bucket with this path's name.
+/// Finds a workspace of this machine in the bucket.
 pub(super) fn find_workspace(objects: &Objects, machine: &str) -> RemoteWorkspace {
     let all = objects.workspaces().unwrap();
     all.into_iter().find(|it| it.machine == machine).unwrap()

@@ -1,4 +1,4 @@
-//! Uploads to a directory, and what comes back.
+//! Uploads to a directory, and reading them back.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
@@ -19,7 +19,7 @@ use self::machine::{Machine, WatchedBucket, all_files, find_workspace, pull_all,
 use super::directory::DirectoryBucket;
 use super::{CollectOptions, Collected};
 
-/// Options that delete at once.
+/// Options for deleting without a grace period.
 const AT_ONCE: CollectOptions =
     CollectOptions { grace: Duration::ZERO, dry_run: false, earlier_stores: false };
 
@@ -219,7 +219,8 @@ fn packs_are_uploaded_while_others_are_built_so_few_need_room_at_a_time() {
     };
     let report = upload(&machine.objects(Box::new(watched)), &machine.store).unwrap();
     assert_eq!(report.packs, 11);
-    // One is being sent, two are ready, and one waits for its turn to be ready.
+    // One pack is being sent, two are ready, and one waits until there is room for another ready
+    // pack.
     assert!(most.load(Ordering::Relaxed) <= 4, "{most:?}");
     assert_pulled(&machine, bucket.path());
 }
@@ -264,7 +265,7 @@ fn a_pull_downloads_only_the_packs_that_are_needed() {
     assert!(pull.fetch(&[first], &reader.store).unwrap());
     assert_eq!(pull.bytes(), for_records, "the first checkpoint needs no further pack");
 
-    // What the reader has is not downloaded.
+    // Objects that the reader's own store has are not downloaded.
     let mut own = objects.pull(&find_workspace(&objects, "first")).unwrap();
     let before = own.bytes();
     let commits: Vec<_> = own.pins().iter().map(|pin| pin.commit).collect();
@@ -302,7 +303,7 @@ fn waiting_checkpoints_are_counted_without_a_request() {
     assert_eq!(objects.count_waiting(&machine.store).unwrap(), 2);
     machine.upload(bucket.path()).unwrap();
     assert_eq!(objects.count_waiting(&machine.store).unwrap(), 0);
-    // A deleted checkpoint does not hide one that waits.
+    // The deletion of a checkpoint does not hide a new one that is waiting.
     let id = machine.store.workspace_id(&machine.project);
     machine.store.unpin(&PinName { workspace: id, seq: 1 }).unwrap();
     machine.pin();
@@ -324,6 +325,6 @@ fn the_rate_of_an_upload_is_limited() {
     let mut read = Vec::new();
     LimitedReader::new(content.as_slice(), Some(200_000)).read_to_end(&mut read).unwrap();
     assert!(read == content);
-    // The last tenth of a second's worth is not waited for.
+    // There is no wait after the last piece, which is a tenth of a second's worth.
     assert!(started.elapsed() >= std::time::Duration::from_millis(150));
 }

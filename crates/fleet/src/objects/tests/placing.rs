@@ -12,7 +12,8 @@ use crate::objects::{ObjectsError, Placed, PullPin};
 
 const NOW: SystemTime = SystemTime::UNIX_EPOCH;
 
-/// Pulls everything of the machine `first` into a directory. The files are those of `commit`.
+/// Pulls the workspace of the machine `first` into a directory, with all checkpoints. The files are
+/// those of `commit`.
 fn place(
     reader: &Machine,
     bucket: &Path,
@@ -58,7 +59,7 @@ fn a_workspace_arrives_byte_for_byte_with_its_history() {
     let destination = reader.home.path().canonicalize().unwrap().join("work/shop");
     let placed = place(&reader, bucket.path(), commit, &destination).unwrap();
     assert_eq!((placed.checkpoints, placed.damaged.len()), (2, 0));
-    // Plain copies, compared by another program.
+    // Another program compares the files.
     let diff = std::process::Command::new("diff")
         .args(["--recursive", "--no-dereference"])
         .args([&machine.project, &destination])
@@ -115,7 +116,7 @@ fn a_pull_that_was_cut_off_before_the_directory_appeared_can_be_repeated() {
     let reader = Machine::new("reader");
     let destination = reader.home.path().canonicalize().unwrap().join("shop-2");
     place(&reader, bucket.path(), commit, &destination).unwrap();
-    // As if the process had been killed after the pins were made.
+    // Simulate that the process was killed after it had made the pins.
     fs::remove_dir_all(&destination).unwrap();
     let placed = place(&reader, bucket.path(), commit, &destination).unwrap();
     assert_eq!(placed.checkpoints, 0, "they are there already");

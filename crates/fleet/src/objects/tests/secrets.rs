@@ -1,4 +1,4 @@
-//! Nothing private leaves a machine readable.
+//! Nothing private leaves a machine in readable form.
 
 use std::fs;
 use std::io::Read;
@@ -13,8 +13,8 @@ use crate::Encrypt;
 
 const SECRET: &str = "hunter2-hunter2-hunter2-0123456789";
 
-/// True if a file in the bucket contains the text: as it is, in a zlib stream that begins at any
-/// byte, or in the name of a file.
+/// True if the text is in the bucket: in the name of a file, in a file as it is, or in a zlib
+/// stream that begins at any byte of a file.
 fn contains(bucket: &Path, text: &str) -> bool {
     let has = |bytes: &[u8]| bytes.windows(text.len()).any(|part| part == text.as_bytes());
     all_files(bucket).iter().any(|(name, content)| {
@@ -46,7 +46,7 @@ fn machine_with_secrets() -> Machine {
 fn private_files_are_encrypted_and_everything_else_is_readable() {
     let bucket = tempfile::tempdir().unwrap();
     let machine = machine_with_secrets();
-    // Deltas between private and other files, if the store makes any.
+    // A gc may make deltas between private and other files.
     machine.store.gc().unwrap();
     machine.upload(bucket.path()).unwrap();
     assert!(contains(bucket.path(), "a-public-line-of-text"), "the search itself works");

@@ -11,12 +11,12 @@ use takeback_fleet::{AzureAccess, ObjectsError, Provider, StorageAccess};
 
 use super::{BUCKET, StorageServer, access_to, find_tool};
 
-/// The account that exists.
+/// The name of the storage account.
 pub(super) const ACCOUNT: &str = "fleet";
 
 const KEY: &str = "dGhlIGtleSBvZiB0aGUgYWNjb3VudCBvZiB0aGUgZmxlZXQ=";
 
-/// All rights that takeback needs, and that to create a container.
+/// All rights that takeback needs, and the right to create a container.
 const ALL: &str = "rwdlc";
 
 pub(super) fn start() -> Option<StorageServer> {

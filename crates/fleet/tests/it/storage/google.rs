@@ -1,4 +1,4 @@
-//! A server of Google Cloud Storage: gcp-storage-emulator from PyPI. It knows neither tokens nor
+//! A server of Google Cloud Storage: gcp-storage-emulator from PyPI. It supports neither tokens nor
 //! conditions nor pages; `google_server.py` adds them as Google documents them.
 
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use super::{BUCKET, StorageServer, access_to, find_tool};
 /// The token that the server accepts.
 const TOKEN: &str = "good";
 
-/// The service account whose tokens it accepts.
+/// The service account whose tokens the server accepts.
 const ACCOUNT: &str = "takeback@fleet.iam.gserviceaccount.com";
 
 pub(super) fn start() -> Option<StorageServer> {
@@ -36,7 +36,7 @@ pub(super) fn start() -> Option<StorageServer> {
     Some(server)
 }
 
-/// Writes the file with the key of a service account. The key is that of RFC 7515, appendix A.2.
+/// Writes the file with the key of a service account. The key is the one in RFC 7515, appendix A.2.
 fn write_key(server: &StorageServer, account: &str) -> PathBuf {
     let path = server.directory.path().join(account);
     let file = serde_json::json!({

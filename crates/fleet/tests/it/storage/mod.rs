@@ -15,10 +15,10 @@ use takeback_fleet::{AzureAccess, GoogleAccess, ObjectsError, Provider, S3Access
 
 pub(crate) use self::proxy::{KillingProxy, Proxy, Verdict};
 
-/// The bucket that exists.
+/// The name of the bucket that the tests use.
 pub(crate) const BUCKET: &str = "checkpoints";
 
-/// Returns true for the error that is expected.
+/// A function that returns true for the expected error.
 type IsExpected = fn(&ObjectsError) -> bool;
 
 /// A running server.
@@ -30,7 +30,7 @@ pub(crate) struct StorageServer {
     directory: tempfile::TempDir,
     /// The secrets of a user who may do everything in the bucket.
     secrets: Vec<String>,
-    /// Other ways in which this user may come.
+    /// Other credentials of this user.
     pub(crate) other_access: Vec<StorageAccess>,
     /// Users who may not upload.
     pub(crate) refused_access: Vec<(StorageAccess, IsExpected)>,
@@ -46,7 +46,7 @@ impl StorageServer {
         }
     }
 
-    /// Starts a server that may accept all requests, if it is faster then.
+    /// Starts a server. Lets it accept all requests without checking signatures, if that is faster.
     pub(crate) fn start_open(provider: Provider) -> Option<StorageServer> {
         match provider {
             Provider::S3 => s3::start_open(),
@@ -60,7 +60,7 @@ impl StorageServer {
         secrets: &[&str],
         command: impl Fn(u16) -> Command,
     ) -> StorageServer {
-        // Another process may take a port before the server does.
+        // Another process may take the free port before the server does.
         let (port, process) = (0..5).find_map(|_| start_on_free_port(&command)).unwrap();
         let secrets = secrets.iter().map(|secret| (*secret).to_owned()).collect();
         let (other_access, refused_access) = (Vec::new(), Vec::new());
@@ -77,13 +77,13 @@ impl StorageServer {
         self.access_at(self.port)
     }
 
-    /// Returns access through another port.
+    /// Returns the address and credentials of the server, with another port.
     pub(crate) fn access_at(&self, port: u16) -> StorageAccess {
         let secrets: Vec<&str> = self.secrets.iter().map(String::as_str).collect();
         access_to(self.provider, port, &secrets)
     }
 
-    /// Returns what another process needs for [`access_to`].
+    /// Returns the secrets as text that another process can split and pass to [`access_to`].
     pub(crate) fn secrets(&self) -> String {
         self.secrets.join("\n")
     }
@@ -124,7 +124,7 @@ impl Drop for StorageServer {
     }
 }
 
-/// Returns `None` if the program exits before it accepts connections.
+/// Starts a program on a free port. Returns `None` if it exits before it accepts connections.
 fn start_on_free_port(command: impl Fn(u16) -> Command) -> Option<(u16, Child)> {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut command = command(port);
@@ -157,7 +157,7 @@ pub(crate) fn address_in(provider: Provider, bucket: &str, prefix: &str) -> Stri
     format!("{scheme}://{bucket}/{prefix}")
 }
 
-/// Returns access to a server on this machine.
+/// Returns the address and credentials of a server on this machine.
 pub(crate) fn access_to(provider: Provider, port: u16, secrets: &[&str]) -> StorageAccess {
     let secret = |index: usize| secrets.get(index).map(|secret| (*secret).to_owned());
     let endpoint = format!("http://127.0.0.1:{port}");

@@ -6,7 +6,7 @@ use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// What becomes of a request.
+/// What the proxy does with a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Pass,
@@ -15,7 +15,7 @@ pub(crate) enum Verdict {
     LoseRequest,
 }
 
-/// A proxy that decides about each request.
+/// A proxy that can lose requests and answers.
 pub(crate) struct Proxy {
     pub(crate) port: u16,
 }
@@ -95,7 +95,7 @@ fn read_message(stream: &mut TcpStream) -> std::io::Result<Option<Vec<u8>>> {
     Ok(Some(message))
 }
 
-/// Reads up to and with an end. Returns false if the connection ends before.
+/// Reads up to and including `end`. Returns false if the connection is closed before that.
 fn read_until(stream: &mut TcpStream, out: &mut Vec<u8>, end: &[u8]) -> std::io::Result<bool> {
     let start = out.len();
     let mut byte = [0];
@@ -114,7 +114,7 @@ fn read_exactly(stream: &mut TcpStream, out: &mut Vec<u8>, length: usize) -> std
     stream.read_exact(&mut out[start..])
 }
 
-/// A proxy that kills a process at one of its requests.
+/// A proxy that kills a process when the process makes a certain request.
 pub(crate) struct KillingProxy {
     pub(crate) port: u16,
     /// The number of requests that still pass.
@@ -124,8 +124,8 @@ pub(crate) struct KillingProxy {
 }
 
 impl KillingProxy {
-    /// Starts a proxy that lets `passing` requests pass. If `forwards_last` is true, the server
-    /// still gets the next one, but its answer is lost.
+    /// Starts a proxy that lets `passing` requests pass, and kills the process at the next request.
+    /// If `forwards_last` is true, the server still gets that request, but its answer is lost.
     pub(crate) fn start(server: u16, passing: i64, forwards_last: bool) -> KillingProxy {
         let (left, victim) = (Arc::new(AtomicI64::new(passing)), Arc::new(AtomicI64::new(0)));
         let lost = if forwards_last { Verdict::LoseAnswer } else { Verdict::LoseRequest };
@@ -145,7 +145,7 @@ impl KillingProxy {
         KillingProxy { port: Proxy::start(server, judge, kill).port, left, victim }
     }
 
-    /// Says which process is killed.
+    /// Sets the process that will be killed.
     pub(crate) fn aim_at(&self, process: &Child) {
         self.victim.store(i64::from(process.id()), Ordering::SeqCst);
     }

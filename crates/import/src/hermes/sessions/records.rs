@@ -59,8 +59,8 @@ fn default_source() -> String {
 /// Hermes marks branches and delegated work in `model_config`. Old versions did not mark them, and
 /// a compaction copies the mark of delegated work to the next session. So a mark that names exactly
 /// this parent takes precedence. If there is no such mark, the way in which the parent ended
-/// determines the relation. If the parent's end does not determine it, any other mark counts. A
-/// child without any of these counts as delegated work, as it does in Hermes.
+/// determines the relation, if it can. Otherwise, a mark that names another session counts. A child
+/// to which none of this applies counts as delegated work, as it does in Hermes.
 pub(super) fn parent_kind(
     session: &SessionRecord,
     parent: Option<&SessionRecord>,

@@ -1,4 +1,4 @@
-//! HTTP agents, which hold connections: one for each running request.
+//! HTTP agents, which hold connections. Each running request has an HTTP agent of its own.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;

@@ -95,7 +95,7 @@ impl AnthropicDecoder {
                 Block::Text(text("text"))
             }
             Some("tool_use") => {
-                // Normally empty: the input follows in pieces.
+                // The input is normally empty here, and follows in pieces.
                 let input = block["input"].as_object().filter(|input| !input.is_empty());
                 let arguments = input.map(|input| json!(input).to_string()).unwrap_or_default();
                 let call = CallDraft {

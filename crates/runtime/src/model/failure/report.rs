@@ -105,7 +105,7 @@ fn find_message(error: &Value) -> String {
     }
 }
 
-/// Returns the title of a web page, if the text is one.
+/// Returns the title of a web page. Returns `None` if the text is not a web page.
 fn find_title(text: &str) -> Option<&str> {
     let start = text.trim_start();
     if !start.starts_with('<') {

@@ -17,8 +17,8 @@ use super::{list_name, mark_messages, write_frame, write_messages};
 /// The number of messages above which the older ones become part of the prefix.
 const MAX_REST: usize = 24;
 
-/// The number of latest prompts that are never part of the prefix. Some of them are marked for the
-/// provider's cache.
+/// The number of most recent prompts that are never part of the prefix. Some of them are marked for
+/// the provider's cache.
 const PROMPTS_IN_REST: usize = 4;
 
 /// The maximum length of a call id that every API accepts.

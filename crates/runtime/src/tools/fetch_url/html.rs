@@ -122,7 +122,7 @@ fn find_tag_end(text: &str) -> usize {
             _ => {}
         }
     }
-    // A quote is not closed. Ignoring it keeps the rest of the page visible.
+    // A quote that is not closed is ignored, so that the rest of the page stays visible.
     text.find('>').map_or(text.len(), |at| at + 1)
 }
 

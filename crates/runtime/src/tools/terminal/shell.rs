@@ -45,9 +45,9 @@ impl Shell {
     }
 
     /// Prepares a script. The script runs as soon as a line is written to the input of the child,
-    /// and never if this process dies before that. Its output and its errors go into one pipe, in
-    /// order. It has no input and no terminal, so a program that asks a question fails instead of
-    /// waiting.
+    /// and never if this process dies before that. The script's output and errors go into one pipe,
+    /// in order. The script has no input and no terminal, so a program that asks a question fails
+    /// instead of waiting.
     pub(super) fn prepare(
         &self,
         script: &str,

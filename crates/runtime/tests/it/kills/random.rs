@@ -28,7 +28,8 @@ type Fate = (Child, Option<u64>);
 struct Victim(Arc<Mutex<Option<Fate>>>);
 
 impl Victim {
-    /// Counts an event that the server sends. Kills the process if its number of events is reached.
+    /// Counts an event that the server sends. Kills the process if this is the event at which it is
+    /// to be killed.
     fn count_event(&self) {
         let mut victim = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((child, Some(left))) = &mut *victim {

@@ -9,7 +9,7 @@ fn stat() -> Stat {
     Stat { mode: 0o100_644, size: 10, mtime: time, ctime: time + 1, inode: 42 }
 }
 
-/// Returns the cutoff of a scan that began this long after the file's last change.
+/// Returns the cutoff of a scan that began `after` nanoseconds after the file's last change.
 fn cutoff_after(after: i64) -> Cutoff {
     Cutoff { scan: stat().ctime + after }
 }
@@ -82,7 +82,7 @@ fn saved_and_appended_entries_are_loaded() {
     let loaded = StatCache::load(path).unwrap();
     assert_eq!((loaded.head, &loaded.entries), (cache.head, &cache.entries));
 
-    // A torn append is ignored.
+    // An append that was cut off is ignored.
     let log = path.join("state.log");
     let whole = fs::read(&log).unwrap();
     fs::write(&log, &whole[..whole.len() - 1]).unwrap();
@@ -96,7 +96,8 @@ fn saved_and_appended_entries_are_loaded() {
     assert_eq!(StatCache::load(path).unwrap().entries[1].oid, Oid([7; 20]));
 }
 
-/// Most file systems limit names to 255 bytes, but some count characters.
+/// Most file systems limit names to 255 bytes, but some limit the number of characters, so names
+/// can have more bytes.
 #[test]
 fn long_names_survive_encoding() {
     for length in [0, 1, 255, 256, 765, 1020, 16_383] {

@@ -57,7 +57,7 @@ fn plain(nodes: &Nodes) -> Nodes {
 }
 
 /// Generates text that may contain any bytes except NUL. The text has so few distinct lines that
-/// they repeat.
+/// lines repeat.
 fn any_text() -> impl Strategy<Value = Vec<u8>> {
     let line = prop_oneof![
         3 => "[a-d]{0,1}".prop_map(String::into_bytes),

@@ -77,8 +77,8 @@ fn delete_branch(copy: &Path, branch: &str) -> io::Result<()> {
     fs::write(&packed, kept.join(&b'\n'))
 }
 
-/// Replaces a file of the copy. The old file may be a hard link to a file of the original, or a
-/// symbolic link.
+/// Replaces a file of the copy. Does not write to the old file, which may be a hard link to a file
+/// of the original, or a symbolic link.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     durable::ignore_missing(fs::remove_file(path))?;
     fs::write(path, text)

@@ -145,8 +145,8 @@ impl Source {
         let is_inside = beneath::stat_at(&root, b".git").map_err(failed)?.is_directory();
         let own = own.fd;
         let common = open_common(own.as_fd()).map_err(failed)?;
-        // A `.git` file can name any directory on the machine. Git refuses a directory that belongs
-        // to another user.
+        // A `.git` file can name any directory on the machine. As in git, a directory that belongs
+        // to another user is refused.
         let owners = [Some(&own), common.as_ref()].into_iter().flatten();
         for directory in owners.filter(|_| !is_inside) {
             if owner_of(directory.as_fd()).map_err(failed)?
@@ -167,7 +167,7 @@ impl Source {
         self.common.as_ref().unwrap_or(&self.own).as_fd()
     }
 
-    /// Finds the reason why the repository must not be copied.
+    /// Finds the reason why the repository must not be copied, if there is one.
     fn check(&self) -> io::Result<Option<&'static str>> {
         for name in [&b"objects"[..], b"refs", b"config"] {
             match beneath::stat_at(self.common(), name) {
@@ -299,7 +299,8 @@ fn open_common(own: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
     }))
 }
 
-/// Reads a regular file of at most `max_size` bytes. Returns `None` if there is no such file.
+/// Reads a regular file of at most `max_size` bytes. Returns `None` if the file does not exist.
+/// Fails if it is larger or is not a regular file.
 fn read_file(directory: BorrowedFd<'_>, name: &[u8], max_size: u64) -> io::Result<Option<Vec<u8>>> {
     let file = match beneath::open_file(directory, name) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

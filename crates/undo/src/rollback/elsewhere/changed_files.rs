@@ -87,13 +87,14 @@ impl ChangedFiles {
         all.filter(|_| !self.is_everything).cloned().collect()
     }
 
-    /// Returns true if a change to a path counts as made only by these events.
+    /// Returns true if a change to a path is attributed to these events alone.
     pub(super) fn is_certain(&self, path: &RelPath) -> bool {
         self.is_everything || self.certain.contains(path)
     }
 
     /// Returns true if at least one file is still as the events left it, but was different before
-    /// them. If the end of a call is unknown, only a missing file counts.
+    /// the events. If the end of a call is unknown, considers only files that the events deleted
+    /// and that are still missing.
     pub(super) fn is_left_as_changed(&self, store: &Store, before: &Oid, place: &Path) -> bool {
         if self.is_open {
             let is_missing = |path: &Path| path.symlink_metadata().is_err();

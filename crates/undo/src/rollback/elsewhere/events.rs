@@ -34,7 +34,7 @@ pub(super) struct TakenBack {
     rollbacks: HashSet<Oid>,
 }
 
-/// An event in the workspace, given by the path and the number in its record.
+/// An event in the workspace, identified by the path and the number in its record.
 struct KnownEvent {
     workspace: AnyPath,
     seq: u64,

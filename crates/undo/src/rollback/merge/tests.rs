@@ -85,7 +85,7 @@ fn binary_files_are_not_merged() {
     assert_eq!(merge(base, ours, base, Conflicts::Report), Merged::Clean(ours.to_vec()));
     assert_eq!(merge(base, base, theirs, Conflicts::Report), Merged::Clean(theirs.to_vec()));
     assert_eq!(merge(base, ours, ours, Conflicts::Report), Merged::Clean(ours.to_vec()));
-    // Later NUL bytes do not count.
+    // NUL bytes after the first 8,000 bytes are ignored.
     let late = |first: &str, last: &str| {
         let middle = "some line\n".repeat(900);
         format!("{first}\n{middle}\0\n{last}\n").into_bytes()

@@ -115,7 +115,7 @@ fn is_reading_local(command: &Invocation<'_>) -> bool {
     is_reading_sql(&scripts)
 }
 
-/// Returns true if every statement clearly only reads. Words in strings count as SQL.
+/// Returns true if every statement clearly only reads. Words in strings are treated as SQL.
 fn is_reading_statements(script: &str) -> bool {
     #[rustfmt::skip]
     const FIRST: &[&str] =

@@ -1,8 +1,8 @@
 //! Parses a shell script.
 //!
 //! Only syntax that all shells of a dialect interpret in the same way is accepted. Where shells
-//! differ, or where their rules are too intricate to be certain, parsing fails and the script
-//! counts as changing files, which is the safe answer. So this parser may accept less than a shell
+//! differ, or where their rules are too intricate to be certain, parsing fails. The script is then
+//! treated as changing files, which is the safe answer. So this parser may accept less than a shell
 //! does, but it never interprets a script differently.
 //!
 //! Parsing takes linear time, and the nesting depth is bounded.
@@ -26,8 +26,8 @@ pub(super) const MAX_DEPTH: usize = 48;
 /// The maximum length of a script, in bytes.
 const MAX_LENGTH: usize = 1 << 20;
 
-/// The maximum number of commands in a script. Scripts that people write have fewer, and for
-/// generated scripts, the safe answer is good enough.
+/// The maximum number of commands in a script. Scripts that people write have fewer. A longer
+/// script is treated as changing files, which is good enough for generated scripts.
 const MAX_COMMANDS: usize = 10_000;
 
 /// The reason why a script cannot be parsed.

@@ -205,7 +205,7 @@ impl Parser<'_> {
                     return Ok(words);
                 }
                 match parser.parse_word()? {
-                    // `[subscript]=value`: a subscript is arithmetic.
+                    // In `[subscript]=value`, the subscript is arithmetic, which may run a command.
                     Some(word)
                         if word
                             .bare()

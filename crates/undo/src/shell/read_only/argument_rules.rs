@@ -1,6 +1,6 @@
 //! Rules for the arguments that keep a program read-only. Only options that a rule names are
 //! allowed. A long option must not be abbreviated, and a bundle of short options must not contain
-//! other letters.
+//! letters that the rule does not name.
 
 use crate::shell::syntax::Arg;
 

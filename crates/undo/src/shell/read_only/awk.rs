@@ -3,7 +3,7 @@
 use super::argument_rules::only;
 use crate::shell::syntax::Arg;
 
-/// Returns true if an awk program neither writes nor runs anything. Text in strings counts as code.
+/// Returns true if an awk program neither writes nor runs anything. Treats text in strings as code.
 pub(super) fn is_read_only(args: &[Arg]) -> bool {
     let Some(at) = only("F:v:", "").count_before_operand(args) else { return false };
     let Some(program) = args.get(at).and_then(Arg::known) else { return false };

@@ -52,7 +52,7 @@ fn has_harmless_values(args: &[Arg]) -> bool {
                     let (_, value) = text.split_once(letter)?;
                     Some(if value.is_empty() { next } else { Some(value) })
                 };
-                // This mistakes letters in the value of another option for options, which is too
+                // A letter in the value of another option is mistaken for an option. This is too
                 // strict, but safe.
                 value('X').is_none_or(reads)
                     && value('o').is_none_or(nowhere)

@@ -10,8 +10,8 @@ const SYSTEM_DIRECTORIES: &[&str] = &[
     "/bin/", "/usr/bin/", "/sbin/", "/usr/sbin/", "/usr/local/bin/", "/opt/homebrew/bin/",
 ];
 
-/// Programs whose purpose is to change files. Any unknown program counts as changing files, but for
-/// these the user gets a clearer reason.
+/// Programs whose purpose is to change files. Unknown programs are also treated as changing files,
+/// but for these programs the user gets a clearer reason.
 #[rustfmt::skip]
 const CHANGES_FILES: &[&str] = &[
     "chgrp", "chmod", "chown", "cp", "dd", "install", "ln", "mkdir", "mkfifo", "mknod", "mktemp",
@@ -19,7 +19,7 @@ const CHANGES_FILES: &[&str] = &[
     "unlink", "unzip", "wget", "zip",
 ];
 
-/// Returns the name without its directory.
+/// Returns the name of a program without its directory.
 pub(in crate::shell) fn base_name(name: &str) -> &str {
     name.rsplit('/').next().unwrap_or(name)
 }

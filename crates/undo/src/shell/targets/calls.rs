@@ -287,7 +287,8 @@ impl Finder<'_> {
         if let Value::Prefix(prefix) = value
             && prefix.ends_with('/')
         {
-            // It is uncertain whether the program changes the directory, which may be large.
+            // The directory is left out: it may be large, and it is uncertain whether the program
+            // changes it.
             return;
         }
         let Some(paths) = self.resolve_value(value) else { return };

@@ -8,7 +8,8 @@ use super::{Change, Finder, Stream};
 
 impl Finder<'_> {
     /// Adds the existing files that a diff changes, as far as the text of the diff is known. The
-    /// program also sweeps a directory, but a sweep does not show that these files are replaced.
+    /// program is also recorded as sweeping a directory, but a sweep alone does not show that these
+    /// files are replaced.
     pub(super) fn visit_diff(
         &mut self,
         base: &str,

@@ -11,7 +11,7 @@ const VALUED: &str = "C E S c d e j o t and base-directory batch-size change-new
                       extension format ignore-file max-depth max-results min-depth owner \
                       search-path size threads type";
 
-/// The letters of options that take no value. They may come before the letter of `-x` in the same
+/// The letters of options that take no value. They may come before the `x` of `-x` in the same
 /// argument.
 const FLAGS: &str = "0FHILaghilpsuv1";
 
@@ -80,8 +80,8 @@ fn to_below(root: &Value) -> Value {
     }
 }
 
-/// Reads the arguments of `fd`. Hidden and ignored files count as found, even though `fd` finds
-/// them only with certain options.
+/// Reads the arguments of `fd`. Hidden and ignored files are treated as found, even though `fd`
+/// finds them only with certain options.
 fn read_fd_search(split: &SplitArguments) -> Search {
     let mut search = Search::default();
     search.follows_links = split.has(&["-L", "--follow"]);

@@ -144,8 +144,8 @@ impl FileSystem {
         Some(())
     }
 
-    /// Returns true if the path exists, even as a broken link. Once no lookups are left, every path
-    /// counts as existing.
+    /// Returns true if the path exists, even as a broken link. Once no lookups are left, returns
+    /// true for every path.
     pub(super) fn exists(&mut self, path: &Path) -> bool {
         self.look_up().is_none() || fs::symlink_metadata(path).is_ok()
     }
@@ -265,7 +265,7 @@ impl FileSystem {
                 }
                 let is_skipped = name == Some("node_modules") || path.ends_with(".git/objects");
                 if entry.is_directory && depth + 1 < max_depth {
-                    // Skipping git's object files does not count, because no script refers to them
+                    // Skipping git's object files is not recorded, because no script refers to them
                     // by name.
                     self.has_skipped |= name == Some("node_modules");
                     if !is_skipped {

@@ -155,7 +155,7 @@ impl Finder<'_> {
 
 fn read_search(args: &[Vec<Value>]) -> Search {
     let mut search = Search::default();
-    // If one value of an argument is an option, the values count as separate words.
+    // If one value of an argument is an option, the values are treated as separate words.
     let is_several = |group: &Vec<Value>| group.len() > 1 && group.iter().any(Value::is_option);
     search.is_complex = args.iter().any(is_several);
     let args: Vec<Vec<Value>> = args

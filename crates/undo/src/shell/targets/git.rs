@@ -6,7 +6,7 @@ use super::arguments::{split_operands, split_operands_until};
 use super::value::Value;
 use super::{Change, Finder};
 
-/// The option that names a file with pathspecs.
+/// The option that names a file that contains pathspecs.
 const PATHSPEC_FILE: &str = "--pathspec-from-file";
 
 /// Git commands that change no files in the work tree. Commands with a rule of their own are not
@@ -154,7 +154,7 @@ impl Finder<'_> {
                 }
             }
             _ if KEEPING.contains(&verb) => {}
-            // The verb may be unknown, an alias in a file that is not read, or a program.
+            // The verb may be unknown, an alias in a file that is not read, or a separate program.
             _ => self.sweep_repository(text),
         }
     }

@@ -32,7 +32,7 @@ impl Finder<'_> {
         })
     }
 
-    /// Keeps the aliases that `git config` with these operands defines.
+    /// Records the aliases that `git config` with these operands defines.
     pub(super) fn define_git_aliases(&mut self, operands: &[Vec<Value>]) {
         for pair in operands.windows(2) {
             let [key, value] =

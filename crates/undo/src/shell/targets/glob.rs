@@ -20,7 +20,7 @@ enum Token {
 
 enum ClassItem {
     Range(char, char),
-    /// A class like `[:alpha:]`, which counts as matching every character.
+    /// A class like `[:alpha:]`, which is assumed to match every character.
     Any,
 }
 

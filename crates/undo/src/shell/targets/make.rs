@@ -97,7 +97,7 @@ impl Finder<'_> {
             .collect();
         let included = self.read_versions(&included);
         makefiles.is_known &= included.is_known;
-        // The text of an included makefile counts as part of each version.
+        // The text of an included makefile becomes part of each version.
         for text in &mut makefiles.texts {
             included.texts.iter().for_each(|more| {
                 text.push('\n');

@@ -374,7 +374,7 @@ impl<'a> Finder<'a> {
 
     /// Joins a path with the directories that the shell may be in.
     fn absolute_paths(&self, path: &str) -> Option<Vec<PathBuf>> {
-        // Such a path cannot exist.
+        // A path that is this long or contains a NUL character cannot exist.
         if path.len() > 4096 || path.contains('\0') {
             return Some(Vec::new());
         }

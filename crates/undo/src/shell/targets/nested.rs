@@ -203,8 +203,8 @@ impl Finder<'_> {
     }
 
     /// Adds every version of the text that may be in a file when the file is run. Returns true if
-    /// there can be no others, and `None` if the script that is being analyzed does not redirect
-    /// output to the file.
+    /// there can be no other versions, and `None` if the script that is being analyzed does not
+    /// redirect output to the file.
     fn add_scripts(&mut self, path: &Path, scripts: &mut Vec<String>) -> Option<bool> {
         // The command that changes the file may be in a branch that does not run.
         scripts.extend(self.file_system.read_text(path));

@@ -168,7 +168,7 @@ impl Finder<'_> {
             _ if split.has(&["-C"]) => vec![Value::unknown()],
             Some("rev-parse") if split.has(&["--show-toplevel"]) => roots(self),
             Some("ls-files") => vec![Value::Below(".".to_owned())],
-            // These print paths relative to the root of the repository.
+            // These commands print paths relative to the root of the repository.
             Some("diff" | "status" | "ls-tree" | "show" | "log" | "grep") => {
                 let to_below = |value: Value| match value {
                     Value::Text(root) => Value::Below(root),

@@ -98,7 +98,7 @@ impl Finder<'_> {
 
     /// Visits pipelines that are joined by `&&` and `||`. Only the first one certainly runs.
     fn visit_chain(&mut self, chain: &[ListEntry], input: &Stream, output: &mut Stream) {
-        // The joined states that are possible after the pipelines so far.
+        // The states that are possible after the pipelines so far, joined into one.
         let mut possible: Option<State> = None;
         let mut rest = chain;
         while let Some(first) = rest.first() {

@@ -116,7 +116,7 @@ fn the_reason_is_a_short_clause() {
     assert_eq!(because("git -C x push"), "`git push` may change something");
     assert_eq!(because("sort -o x y"), "`sort` with these arguments may change something");
     assert_eq!(because("PATH=. ls"), "it sets `PATH`, which can change what programs do");
-    assert_eq!(because("nohup ls"), "`nohup` may do more than run that command");
+    assert_eq!(because("nohup ls"), "`nohup` may do more than run the command it is given");
     assert_eq!(because("ls; bash -c 'cat y; rm x'"), "`rm` changes files");
     assert_eq!(because("git --exec-path=x log"), "`git` with these arguments may change something");
 }

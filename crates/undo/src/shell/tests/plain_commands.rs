@@ -4,8 +4,8 @@ use std::path::Path;
 
 use crate::shell::{ScriptContext, list_plain_commands};
 
-/// Lists the prefixes of a script, with `-` for a command without one. Marks commands that change
-/// nothing with a question mark.
+/// Lists the prefixes of the commands in a script, with `-` for a command without a prefix. Marks
+/// commands that change nothing with a question mark.
 fn list(script: &str) -> Option<String> {
     let context = ScriptContext {
         directory: Path::new("/srv/app/src"),

@@ -1,6 +1,7 @@
 //! A model that answers immediately: first with a call, then with a text.
 //!
-//! The scripted model of the tests keeps all requests, which would be most of the memory here.
+//! The scripted model of the tests is not used here. It keeps all requests, and they would be most
+//! of the memory in use.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -15,7 +16,7 @@ use serde_json::json;
 
 use crate::Failure;
 
-/// The first token and the processor time of the model, as the model measures them.
+/// The times that the model measures: when it sends its first token, and its processor time.
 #[derive(Clone, Default)]
 pub(super) struct ModelTimes {
     first_token: Arc<Mutex<Option<Instant>>>,

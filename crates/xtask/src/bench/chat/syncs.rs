@@ -53,7 +53,7 @@ pub(super) fn count_syncs(scratch: &Scratch, tree: &Path) -> Result<Option<f64>,
 }
 
 /// Runs turns in this process while another process counts its syncs. The first turns, which create
-/// the files, do not count.
+/// the files, are not counted.
 pub(super) fn run_traced(base: &Path) -> Result<(), Failure> {
     let mut session = begin_session(base)?;
     session.take_turns(5)?;

@@ -105,7 +105,7 @@ fn patch(served: &Served, path: &str, body: &str) -> Result<(), Failure> {
     if line.starts_with("HTTP/1.1 200") { Ok(()) } else { Err(line) }
 }
 
-/// Counts the events about workspaces, until there are enough.
+/// Counts the events about workspaces until `wanted` events have arrived.
 fn count_events(mut reader: BufReader<TcpStream>, wanted: usize) -> usize {
     let mut count = 0;
     let mut line = String::new();

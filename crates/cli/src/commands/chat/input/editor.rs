@@ -97,8 +97,8 @@ fn failed(error: ReadlineError) -> Failure {
     }
 }
 
-/// The text that a typed backslash and Enter add to the line. The invisible space distinguishes
-/// them from a backslash at the end of a pasted line, which stays as it is.
+/// The text that Enter inserts after a typed backslash. The invisible space distinguishes that
+/// backslash from a backslash at the end of a pasted line, which stays as it is.
 const CONTINUATION: &str = "\u{200b}\n";
 
 /// Removes the backslashes that were typed to begin a new line.
@@ -122,7 +122,7 @@ impl ConditionalEventHandler for ContinueAfterBackslash {
     }
 }
 
-/// Clears the line if there is text in it.
+/// Clears the line if there is text in it, and otherwise interrupts the prompt.
 struct ClearBeforeInterrupt;
 
 impl ConditionalEventHandler for ClearBeforeInterrupt {

@@ -14,7 +14,7 @@ use takeback_base::text::is_armed;
 use crate::output::{Style, paint};
 use crate::slash::SlashNames;
 
-/// The maximum number of paths that are offered.
+/// The maximum number of paths that are offered as completions.
 const MAX_PATHS: usize = 200;
 
 pub(super) struct InputHelper {
@@ -65,7 +65,7 @@ impl InputHelper {
             .flatten()
             .filter_map(|entry| {
                 let found = entry.file_name().into_string().ok()?;
-                // Hidden files are offered only to a user who asks for them.
+                // Hidden files are offered only if the typed name begins with a dot.
                 let is_wanted = found.starts_with(name)
                     && (!found.starts_with('.') || name.starts_with('.'))
                     && !found.contains(|letter: char| letter.is_whitespace() || is_armed(letter));

@@ -1,4 +1,4 @@
-//! The prompts that were typed before.
+//! The history of typed prompts.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -42,7 +42,8 @@ impl PromptReader {
         directory: &Path,
         commands: SlashNames,
     ) -> Result<PromptReader, Failure> {
-        // The line editor needs both, because it shows what the user types.
+        // The line editor needs a terminal for its output, too, because it shows what the user
+        // types.
         if io::stdin().is_terminal() && io::stdout().is_terminal() {
             let editor = LineEditor::new(home, directory, commands)?;
             return Ok(PromptReader::Terminal(Box::new(editor)));

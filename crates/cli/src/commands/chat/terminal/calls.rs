@@ -15,7 +15,7 @@ const OUTPUT_LINES: usize = 5;
 /// The number of bytes at the end of a running call's output that are kept for display.
 const OUTPUT_KEPT: usize = 1 << 10;
 
-/// The names of the inputs that describe a call best, best first.
+/// The names of the inputs that describe a call best, the best one first.
 const TELLING: [&str; 8] =
     ["command", "path", "pattern", "url", "prompt", "task", "query", "process"];
 
@@ -52,7 +52,8 @@ impl RunningCall {
         let title = shorten(&self.title, columns.saturating_sub(2));
         let mut lines = vec![format!("{} {title}", paint(Style::Faint, "…"))];
         let plain = anstream::adapter::strip_str(&self.output).to_string();
-        // A progress bar returns to the beginning of its line.
+        // A progress bar overwrites its line, so only the text after the last carriage return is
+        // shown.
         let plain: Vec<&str> =
             plain.split('\n').map(|line| line.trim_end_matches('\r')).map(after_return).collect();
         let text = disarm_lines(plain.join("\n").trim_end());

@@ -7,11 +7,11 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr
 
 use crate::output;
 
-/// The terminal's settings before takeback turned off echo.
+/// The terminal's settings before takeback changed them.
 static USUAL: Mutex<Option<Termios>> = Mutex::new(None);
 
-/// A keyboard whose keys do not appear on the screen, where they would disturb the live lines. The
-/// next prompt gets the keys. Ctrl-C still stops the turn.
+/// A mode of the keyboard in which typed keys do not appear on the screen, where they would disturb
+/// the live lines. The next prompt gets these keys. Ctrl-C still stops the turn.
 pub(crate) struct QuietKeyboard(());
 
 impl QuietKeyboard {
@@ -30,8 +30,8 @@ impl QuietKeyboard {
     }
 }
 
-/// A keyboard on which Ctrl-C arrives as an ordinary key press instead of causing a signal. The
-/// line editor reads this key press even if it happened just before the editor started.
+/// A mode of the keyboard in which Ctrl-C arrives as an ordinary key press instead of causing a
+/// signal. The line editor reads this key press even if it happened just before the editor started.
 pub(crate) struct InterruptKey(());
 
 impl InterruptKey {
@@ -76,8 +76,8 @@ impl Drop for QuietKeyboard {
     }
 }
 
-/// Shows keys on the screen again. A process that is about to end because of a signal must call
-/// this itself.
+/// Restores the usual settings of the terminal. A process that is about to end because of a signal
+/// must call this function itself.
 pub(crate) fn restore_keyboard() {
     if let Some(usual) = USUAL.lock().unwrap_or_else(PoisonError::into_inner).take() {
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &usual);

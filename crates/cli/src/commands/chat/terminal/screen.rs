@@ -22,7 +22,7 @@ pub(super) enum Screen {
         answer: Box<dyn Write + Send>,
         /// The stream for everything else.
         notes: Box<dyn Write + Send>,
-        /// True if the answer does not end with a line break.
+        /// True if the answer so far does not end with a line break.
         is_in_line: bool,
     },
 }
@@ -68,7 +68,8 @@ impl Screen {
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     }
 
-    /// Writes a piece of the answer as the model wrote it, apart from control characters.
+    /// Writes a piece of the answer as the model wrote it, except that control characters are
+    /// escaped.
     pub(super) fn write_answer(&mut self, text: &str) {
         let Screen::Plain { answer, is_in_line, .. } = self else { return };
         let text = text.replace('\r', "");

@@ -270,7 +270,8 @@ fn a_pipe_gets_the_answer_as_it_was_written() {
     assert_eq!(notes, "✓ read_file a  x\nStopped.\n");
 }
 
-/// Asks about a call, and gives these answers one after another. Returns the answer and the screen.
+/// Asks about a call, and types these answers one after another. Returns the final answer and the
+/// screen.
 fn ask(arguments: &str, remember: Option<&str>, answers: &'static [&str]) -> (Answer, String) {
     let next = Mutex::new(answers.iter());
     let (front, tape) = live(move |_| {
@@ -358,7 +359,7 @@ fn ask_in_a_terminal() {
     let quiet = QuietKeyboard::start();
     let push = call("1", "terminal", r#"{"command": "git push"}"#);
     front.show(&TurnEvent::Text("Some *text*.\n\nReady"));
-    // The test types something while the turn runs.
+    // The test presses keys while the turn runs, and then creates this file.
     while !Path::new(&std::env::var_os("TAKEBACK_TEST_ASK").unwrap()).exists() {
         std::thread::yield_now();
     }
