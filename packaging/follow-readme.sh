@@ -7,7 +7,7 @@
 # A stand-in for Claude Code reports two turns to takeback's hooks, and deletes a file. The stand-in
 # repeats its turns before each command that takes something back, because the README shows these
 # commands as alternatives. Each command runs as the README shows it, but without a terminal, so
-# rollbacks get --yes. `takeback serve` must still run after some seconds.
+# rollbacks get --yes. `takeback serve` must still be running after five seconds.
 set -eu
 
 readme=$(realpath "$1")

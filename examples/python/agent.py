@@ -116,7 +116,7 @@ def work(takeback: Takeback, session: AgentSession, project: Path) -> None:
     takeback.rollback_apply(1, digest=planned["digest"])
     assert (project / "cart.py").read_text() == "total = 0\n"
 
-    agent.messages.clear()  # The turn is taken back, so the model's context begins before it.
+    agent.messages.clear()  # The turn was taken back, so the model must not see it any more.
     print("> clear the history\n ", agent.prompt("clear the history"))
     told = str(agent.messages[0]["content"])
     assert "cart.py" in told, told

@@ -119,7 +119,7 @@ async function work(takeback: Takeback, session: AgentSession, project: string):
   await takeback.rollbackApply({ checkpoint: 1, digest });
   assert.equal(readFileSync(file, "utf8"), "let total = 0;\n");
 
-  agent.messages = []; // The turn is taken back, so the model's context begins before it.
+  agent.messages = []; // The turn was taken back, so the model must not see it any more.
   console.log("> clear the history\n ", (await agent.prompt("clear the history")).content);
   assert.match(String(agent.messages[0]?.content), /cart\.js/);
   assert.match(String(agent.messages[2]?.content), /takeback refuses this call/);

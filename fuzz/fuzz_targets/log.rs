@@ -16,7 +16,7 @@ use takeback_ledger::{Ledger, LedgerOptions, Time};
 /// The number of inputs after which a new ledger is created, so that no ledger becomes large.
 const MAX_INPUTS: u32 = 2_000;
 
-/// Statements that create opencode's tables, or empty them.
+/// Statements that create opencode's tables if they are missing, and empty them.
 const OPENCODE: &str = "
     CREATE TABLE IF NOT EXISTS session (id TEXT PRIMARY KEY, parent_id TEXT, directory TEXT,
         title TEXT, time_created INTEGER);

@@ -1,5 +1,5 @@
-//! Text from a model, which arrives in pieces of any size. The first two bytes are the length of
-//! the pieces and the width of the terminal.
+//! Text from a model, which arrives in pieces of any size. The first two bytes determine the length
+//! of the pieces and the width of the terminal.
 
 #![no_main]
 

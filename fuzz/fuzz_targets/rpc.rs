@@ -1,4 +1,4 @@
-//! Lines that an agent sends to `takeback rpc`, which uses a home for this target alone.
+//! Lines that an agent sends to `takeback rpc`. The server's home is used only by this target.
 
 #![no_main]
 

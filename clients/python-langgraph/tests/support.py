@@ -17,11 +17,11 @@ PROGRAM = os.environ.get("TAKEBACK", "takeback")
 
 
 class Scratch:
-    """A home directory and a project of its own."""
+    """A temporary home directory with a project in it."""
 
     def __init__(self) -> None:
         self.base = Path(tempfile.mkdtemp(prefix="takeback-langgraph-"))
-        # A repository around this directory would be the workspace, and would be rolled back.
+        # If this directory were inside a repository, that whole repository would be rolled back.
         assert not any((above / ".git").exists() for above in self.base.parents), self.base
         self.project = self.base / "project"
         self.project.mkdir()

@@ -197,11 +197,11 @@ class ThreadsTest(ScratchTest):
 
         deaths = 0
         lock = threading.Lock()
-        # The threads whose request is running, or has died and is about to be repeated.
+        # The threads that are making a request, or repeating one because takeback died.
         busy: Set[int] = set()
 
         def call(method: str, **params: Any) -> Any:
-            # takeback dies before or while it answers, but never during a repeated request.
+            # takeback is killed before or while it answers, but never during a repeated request.
             nonlocal deaths
             thread = threading.get_ident()
             with lock:

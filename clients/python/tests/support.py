@@ -25,7 +25,7 @@ class ScratchTest(unittest.TestCase):
     def setUp(self) -> None:
         self.base = Path(tempfile.mkdtemp(prefix="takeback-client-"))
         self.addCleanup(shutil.rmtree, self.base, ignore_errors=True)
-        # A repository around this directory would be the workspace, and would be rolled back.
+        # If this directory were inside a repository, that whole repository would be rolled back.
         assert not any((above / ".git").exists() for above in self.base.parents), self.base
         self.project = self.base / "project"
         self.project.mkdir()
@@ -45,7 +45,7 @@ class ScratchTest(unittest.TestCase):
         return client
 
     def stop(self, client: Takeback) -> int:
-        """Stops the process, so that it cannot answer. Returns its id."""
+        """Suspends the process, so that it cannot answer. Returns its id."""
         pid = client.server_pid
         assert pid
         os.kill(pid, signal.SIGSTOP)
@@ -76,8 +76,8 @@ class ScratchTest(unittest.TestCase):
 
 
 def parameters_for(method: str) -> Dict[str, Any]:
-    """Returns valid values for the required parameters. With them, every method fails before it
-    does anything."""
+    """Returns values for the required parameters of a method, so that an unknown parameter is the
+    only error in a call."""
     every = {
         "checkpoint": 1,
         "from": "1",

@@ -14,7 +14,7 @@ from takeback_client import InvalidParamsError, Takeback
 from takeback_client.types import Transcript
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "protocol.md"
-#: A parameter that takeback accepts but does not describe.
+#: Parameters that takeback accepts but does not document.
 UNDOCUMENTED = {("rollback.undo", "digest"), ("rollback.redo", "digest")}
 
 

@@ -10,7 +10,7 @@ import type { JsonPath, MethodName, Name, Params, Result } from "./types/index.j
 /** The default number of milliseconds that a request may take. */
 const DEFAULT_TIMEOUT = 120_000;
 
-/** The milliseconds that `close` waits for takeback to end. */
+/** The milliseconds that `close` waits for takeback to exit. */
 const CLOSE_TIMEOUT = 10_000;
 
 export interface TakebackOptions {
@@ -28,7 +28,7 @@ export interface TakebackOptions {
   onWarning?: (line: string) => void;
 }
 
-/** The properties in which clients that share a connection can differ. */
+/** The settings that can differ between clients that share a connection. */
 interface View {
   directory: JsonPath | undefined;
   timeout: number;
@@ -90,7 +90,7 @@ export class Takeback extends MethodCalls {
     return new Takeback(this.#connection, { ...this.#view, timeout });
   }
 
-  /** Returns a session of your agent, which fills in these parameters of each report. */
+  /** Returns a session of your agent, which adds these parameters to each report. */
   session(params: { agent: string; session: Name; model?: string; parent?: Name }): AgentSession {
     return new AgentSession(this, params);
   }
@@ -101,7 +101,7 @@ export class Takeback extends MethodCalls {
   }
 
   /**
-   * Ends takeback, and waits up to this long until it has exited.
+   * Stops takeback, and waits up to `milliseconds` for it to exit.
    *
    * A process that is still completing a late checkpoint is not killed. It exits by itself.
    */

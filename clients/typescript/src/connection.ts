@@ -57,7 +57,7 @@ class PendingRequest {
 }
 
 /**
- * Starts `takeback rpc`, and restarts it for the next request if it has ended.
+ * Starts `takeback rpc`, and restarts it for the next request if it has exited.
  *
  * Each request is sent at most once, after the previous request has been answered. So a request
  * that times out while it waits for others has not been sent, and never will be.
@@ -90,7 +90,7 @@ export class Connection {
     return request.result;
   }
 
-  /** Ends takeback. Waits for the request that has been sent; all others fail. */
+  /** Stops takeback. Waits for the answer to the request that has been sent; all others fail. */
   async close(milliseconds: number): Promise<void> {
     this.#isClosed = true;
     for (const request of this.#queue.splice(0)) {

@@ -38,10 +38,10 @@ export class RequestTimeoutError extends TakebackError {
 }
 
 /**
- * `takeback rpc` ended before it answered a request, so the outcome is unknown.
+ * `takeback rpc` exited before it answered a request, so the outcome is unknown.
  *
  * The next request starts a new process. The failed request is never sent again; the next operation
- * in the workspace finishes or reverts work that was cut off.
+ * in the workspace finishes or reverts the interrupted work.
  */
 export class ServerDiedError extends TakebackError {
   readonly exitCode: number | null;

@@ -44,7 +44,7 @@ export class ServerProcess {
   #awaited: Awaited | undefined;
   /** The beginning of a line whose end has not arrived. */
   #partial: Buffer[] = [];
-  /** The reason why the process cannot answer any more. */
+  /** Builds the error for a request that cannot be answered; undefined while the process works. */
   #failure: ((method: string) => Error) | undefined;
 
   constructor(options: StartOptions) {
@@ -55,7 +55,7 @@ export class ServerProcess {
       cwd: options.directory,
       env: options.environment,
       stdio: ["pipe", "pipe", "pipe"],
-      // Ctrl-C in the agent's terminal must not end takeback.
+      // Ctrl-C in the agent's terminal must not stop takeback.
       detached: true,
     });
     this.#closed = new Promise((resolve) => {
@@ -70,7 +70,7 @@ export class ServerProcess {
         resolve();
       });
     });
-    // Ignore this error: the process has ended, and its exit says more about the cause.
+    // Ignore this error: the process has exited, and its exit code says more.
     this.#child.stdin.on("error", () => {});
     this.#child.stdout.on("data", (chunk: Buffer) => this.#read(chunk));
     this.#child.stdout.on("error", () => {});
@@ -107,7 +107,7 @@ export class ServerProcess {
   }
 
   /**
-   * Closes the pipes and waits for the process to end.
+   * Closes the pipes and waits for the process to exit.
    *
    * A process that is still completing a late checkpoint is left alone. It exits by itself.
    */

@@ -29,7 +29,7 @@ export class AgentSession {
     this.#reporter = params;
   }
 
-  /** The id of the session in the ledger, for use with the methods about sessions. */
+  /** The id of the session in the ledger, as the methods about sessions expect it. */
   get id(): string {
     return `${this.#who.agent}:${this.#who.session}`;
   }
@@ -70,7 +70,7 @@ export class AgentSession {
     try {
       result = await run(call);
     } catch (error) {
-      // An error in the tool matters more than a failure to report the end of its call.
+      // An error in the tool matters more than a failure to report the end of the call.
       await this.#reportEnd(reported, call, "error").catch(() => {});
       throw error;
     }

@@ -1,7 +1,8 @@
 /**
  * A program that stands in for `takeback rpc` and misbehaves.
  *
- * It appends the method of each request to the file `received`, so that tests can see what was sent.
+ * It appends the method of each request to the file `received`, so that tests can see which
+ * requests were sent.
  */
 
 import { appendFileSync } from "node:fs";

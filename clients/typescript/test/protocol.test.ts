@@ -1,8 +1,9 @@
 /**
  * Compares the client with takeback itself: methods, parameters and results must be the same.
  *
- * Types no longer exist when a test runs. So this test writes the real results of all methods, and
- * the names of their parameters, as TypeScript to the file CHECKS, for the compiler to check.
+ * Types no longer exist when a test runs. So this test generates TypeScript code from the real
+ * results of all methods and the names of their parameters. It writes the code to the file that the
+ * variable CHECKS names, and the compiler checks that file.
  */
 
 import assert from "node:assert/strict";
@@ -14,10 +15,10 @@ import { InvalidParamsError, Takeback } from "../src/index.js";
 import type { MethodName, Params, Result } from "../src/index.js";
 import { REPOSITORY, Scratch } from "./support.js";
 
-/** A parameter that takeback accepts but does not describe. */
+/** Parameters that takeback accepts but does not document. */
 const UNDOCUMENTED = ["rollback.undo.digest", "rollback.redo.digest"];
 
-/** Valid values for the required parameters, with which every method fails before it does anything. */
+/** Values for the required parameters, so that an unknown parameter is the only error in a call. */
 const REQUIRED: Partial<Record<string, object>> = {
   "checkpoint.diff": { checkpoint: 1 },
   explain: { command: "x" },

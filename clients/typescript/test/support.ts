@@ -33,7 +33,7 @@ export class Scratch {
 
   constructor(test: TestContext) {
     this.#test = test;
-    // A repository around this directory would be the workspace, and would be rolled back.
+    // If this directory were inside a repository, that whole repository would be rolled back.
     for (let above = dirname(this.base); above !== dirname(above); above = dirname(above)) {
       assert.ok(!existsSync(join(above, ".git")), this.base);
     }

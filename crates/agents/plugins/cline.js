@@ -47,7 +47,7 @@ function readHidden() {
   }
 }
 
-/** Names a part of a message as takeback does. */
+/** Returns takeback's name for a call or a result, and null for any other block. */
 function nameBlock({ type, id, tool_use_id: call }) {
   if (type === "tool_use") return `call:${id}`
   return type === "tool_result" ? `result:${call}` : null
@@ -63,7 +63,8 @@ function withoutHidden(messages) {
   const parts = session && Array.isArray(messages) ? readHidden() : null
   if (!parts) return messages
   let isHidden = false
-  // A part that is not in the list is newer than the list, or belongs to the message before it.
+  // A part that is not in the list is treated like the part before it, unless it is a prompt: a new
+  // prompt is newer than the list.
   const look = (part, isPrompt) => (isHidden = parts.get(part)?.shift() ?? (isHidden && !isPrompt))
   const left = []
   for (const message of messages) {
@@ -74,7 +75,7 @@ function withoutHidden(messages) {
       if (!look(nameText(role, blocks), role === "user")) left.push(message)
       continue
     }
-    // Cline puts the results of several messages into one.
+    // Cline puts the results from several messages into one message.
     const gone = new Set(called.filter((block) => look(nameBlock(block), false)))
     if (gone.size === 0) left.push(message)
     else if (gone.size < called.length) {
@@ -106,8 +107,8 @@ export default {
   manifest: { capabilities: ["commands", "messageBuilders"] },
   setup(api, context) {
     session = context?.session?.sessionId
-    // A hook before each request would have the ids of the messages, but if it took more than three
-    // seconds on a busy machine, Cline would end the turn. A message builder has a minute.
+    // A hook before each request would get the ids of the messages, but if it took more than three
+    // seconds on a busy machine, Cline would end the turn. A message builder may take a minute.
     api.registerMessageBuilder({ name: "takeback", build: withoutHidden })
     const directory = context?.workspaceInfo?.rootPath ?? process.cwd()
     for (const [name, description] of Object.entries(COMMANDS)) {

@@ -5,7 +5,7 @@ import { spawn } from "node:child_process"
 
 const TAKEBACK = @TAKEBACK@
 
-/** This is longer than any of takeback's hooks takes, so that only a hung process is killed. */
+/** Longer than any of takeback's hooks can take, so only a hung process is killed. */
 const TIMEOUT_MS = 120_000
 
 /** True if opencode runs a single prompt, without a terminal. */
@@ -117,7 +117,7 @@ export const TakebackPlugin = async ({ client, directory }) => {
       const words = ["slash", "--session", session, input.command, input.arguments]
       const printed = await runTakeback(words, directory)
       const { text: result = printed, resume } = parseAnswer(printed)
-      // In a terminal, the conversation that was taken back is shown, and the model is not asked.
+      // In a terminal, show the copy that ends at the chosen point, and do not ask the model.
       if (!IS_HEADLESS && resume && (await showSession(client, resume.session))) {
         await showToast(client, result, "info")
         throw new Error("takeback has answered this command")

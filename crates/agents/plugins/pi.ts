@@ -6,7 +6,7 @@ import type { ExtensionAPI, ExtensionContext } from "@mariozechner/pi-coding-age
 
 const TAKEBACK: string[] = @TAKEBACK@
 
-/** This is longer than any of takeback's hooks takes, so that only a hung process is killed. */
+/** Longer than any of takeback's hooks can take, so only a hung process is killed. */
 const TIMEOUT_MS = 120_000
 
 const COMMANDS = {
@@ -95,7 +95,7 @@ export default function takeback(pi: ExtensionAPI) {
         const { text = printed, resume } = parseAnswer(printed)
         if (!ctx.hasUI) return console.log(text.trimEnd())
         ctx.ui.notify(text.trimEnd(), "info")
-        // The conversation that continues from that point replaces this one on the screen.
+        // Show the copy that ends at the chosen point in place of this conversation.
         if (resume?.file) await ctx.switchSession(resume.file)
       },
     })

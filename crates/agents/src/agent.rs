@@ -104,7 +104,7 @@ impl std::fmt::Debug for Agent {
     }
 }
 
-/// The number of bytes to read from the beginning of a log when looking for the sign.
+/// The number of bytes to read from the beginning of a log when looking for a [`HeadlessSign`].
 const LOG_BEGINNING: u64 = 4096;
 
 /// A sign that an agent is running without a user.

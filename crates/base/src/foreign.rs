@@ -46,8 +46,8 @@ fn open_with(path: &Path, flags: OFlags) -> io::Result<(File, u64)> {
     }
 }
 
-/// The maximum size of another program's text file, such as a configuration file, if the file is
-/// read as a whole.
+/// The maximum size of a text file of another program, such as a configuration file, that takeback
+/// reads as a whole.
 pub const MAX_TEXT: u64 = 64 << 20;
 
 /// Reads a regular file of at most `max_size` bytes. Fails if it is larger.

@@ -38,7 +38,8 @@ fn decode_pair(pair: &[u8]) -> Option<u8> {
     u8::try_from(digit(high)? * 16 + digit(low)?).ok()
 }
 
-/// True if the text consists only of digits in upper or lower case. This includes the empty string.
+/// True if the text consists only of hexadecimal digits in upper or lower case. This includes the
+/// empty string.
 pub fn is_hex(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }

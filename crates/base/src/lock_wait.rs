@@ -127,8 +127,8 @@ mod tests {
         release.join().unwrap();
     }
 
-    /// If a process opens a file twice, locks on the two open files exclude each other. So in this
-    /// test, the same process can hold the lock and wait for it.
+    /// If a process opens a file twice, locks on the two open files exclude each other. In this
+    /// test, the same process can therefore hold the lock and wait for it.
     #[test]
     fn the_callback_is_told_the_holder_of_the_lock_after_a_second() {
         static TOLD: AtomicU32 = AtomicU32::new(0);

@@ -44,7 +44,7 @@ pub fn find_similar<'n>(typed: &str, names: impl IntoIterator<Item = &'n str>) -
     find_similar_at_least(0.7, typed, names)
 }
 
-/// Finds the name that is most similar to a typed one, if the similarity (from 0 to 1) is at least
+/// Finds the name that is most similar to `typed`, if the similarity (from 0 to 1) is at least
 /// `least`. If several names are equally similar, returns the last one.
 pub fn find_similar_at_least<'n>(
     least: f64,

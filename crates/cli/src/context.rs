@@ -269,8 +269,8 @@ impl Context {
         find_pager(self.globals.no_pager || self.globals.json)
     }
 
-    /// True if standard output is a terminal that can show more than plain lines, and the user
-    /// wants neither JSON nor output without a pager.
+    /// True if standard output is a terminal that can show more than plain lines, and the user has
+    /// given neither `--json` nor `--no-pager`.
     pub(crate) fn is_interactive(&self) -> bool {
         let is_dumb = self.variable("TERM").is_none_or(|term| term == "dumb");
         let is_plain = self.globals.json || self.globals.no_pager;
@@ -339,9 +339,9 @@ impl Context {
     }
 
     /// Returns the directory for the copies that imports make. It is beside the ledger, because the
-    /// copies are private and may be large. takeback deletes everything in this directory, so its
-    /// name is one that the user's own files are unlikely to have: the user may have chosen a home
-    /// that also holds other files.
+    /// copies are private and may be large. takeback deletes everything in this directory, and the
+    /// user may have chosen a home that also holds other files. The directory therefore has a name
+    /// that none of those files is likely to have.
     pub(crate) fn scratch(&self) -> PathBuf {
         self.home.join("import-copies")
     }
@@ -457,8 +457,8 @@ impl Context {
         self.home.join("state.db")
     }
 
-    /// Opens the ledger, or creates it. The caller must not call this again while it holds the
-    /// guard.
+    /// Opens the ledger, or creates it if it does not exist. The caller must not call this again
+    /// while it holds the guard.
     pub(crate) fn ledger(&self) -> Result<LedgerGuard<'_>, Failure> {
         Ok(self.opened()?.ledger_or_new()?)
     }

@@ -154,8 +154,7 @@ pub(crate) fn join_session(directory: Option<&Path>, report: &mut Report) -> Hoo
     }
 }
 
-/// Records that the agent's hooks are used in a session and, if there is a call, the id of the
-/// call.
+/// Records that the agent's hooks are used in a session. If `call` is given, also records its id.
 fn note_call(directory: &Path, session: &str, call: Option<&str>) -> io::Result<()> {
     let mut file = durable::append_file(&calls_file(directory, session))?;
     match call {

@@ -13,7 +13,7 @@ use takeback_ledger::{
 
 use crate::seal::{Place, Sealer};
 
-/// Writes a batch. `machine` is the machine's key and id.
+/// Writes a batch. `machine` holds this machine's key in the database and its id.
 pub(crate) fn apply_batch(
     transaction: &mut Transaction<'_>,
     batch: &OutboxBatch,
@@ -30,7 +30,7 @@ pub(crate) fn apply_batch(
         )?;
     }
     if !batch.deleted_tasks.is_empty() {
-        // If another machine has taken over a task, the task is no longer this machine's to delete.
+        // If another machine has taken over a task, this machine must no longer delete the task.
         transaction.execute(
             "DELETE FROM takeback.tasks WHERE machine = $1 AND id = ANY ($2)",
             &[&machine.0, &batch.deleted_tasks],

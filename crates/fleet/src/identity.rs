@@ -50,7 +50,8 @@ impl FleetKey {
         format!("{KEY_PREFIX}{}", hex::encode(&self.0))
     }
 
-    /// Returns a digest by which a machine recognizes the key. The key cannot be derived from it.
+    /// Returns a digest by which a machine recognizes the key. The key cannot be derived from the
+    /// digest.
     pub(crate) fn check(&self) -> String {
         let digest = Sha256::new().chain_update("takeback fleet key\n").chain_update(self.0);
         hex::encode(&digest.finalize())

@@ -34,7 +34,7 @@ struct Shared {
 /// An open connection.
 struct Session {
     connection: Connection,
-    /// The key of this machine.
+    /// The key of this machine's row in the database.
     machine: i32,
     /// The prepared statement that writes a record.
     write: Statement,

@@ -1,9 +1,9 @@
 //! A fleet: machines that share one ledger in PostgreSQL.
 //!
-//! Each machine writes to its own SQLite ledger and nowhere else. [`Fleet::sync`] ships all
-//! changes, in batches; if the database cannot be reached, the changes wait in the ledger's outbox.
-//! No other crate knows about PostgreSQL. `postgres` is synchronous on the outside and runs tokio
-//! on the inside, so this crate needs no runtime of its own.
+//! Each machine records its work only in its own SQLite ledger. [`Fleet::sync`] ships all changes,
+//! in batches; if the database cannot be reached, the changes wait in the ledger's outbox. No other
+//! crate knows about PostgreSQL. `postgres` is synchronous on the outside and runs tokio on the
+//! inside, so this crate needs no runtime of its own.
 
 mod apply;
 mod connection;

@@ -11,7 +11,7 @@ const MIGRATIONS: &[&str] = &[include_str!("migrations/1.sql"), include_str!("mi
 /// The version that this program knows.
 pub(crate) const VERSION: i32 = MIGRATIONS.len() as i32;
 
-/// The advisory lock under which the schema changes.
+/// The number of the advisory lock that a process holds while it changes the schema.
 const LOCK: i64 = 0x746b_626b;
 
 /// The fleet's own row.
@@ -42,7 +42,7 @@ pub(crate) fn check_version(found: i32) -> Result<(), FleetError> {
     }
 }
 
-/// Takes the lock under which the schema changes. It is held until the end of the transaction.
+/// Takes the lock for changing the schema. The lock is held until the end of the transaction.
 pub(crate) fn lock(transaction: &mut Transaction<'_>) -> Result<(), postgres::Error> {
     transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).map(drop)
 }

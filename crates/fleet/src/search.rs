@@ -14,8 +14,8 @@ use crate::connection::Connection;
 use crate::seal::{Place, Sealer};
 use crate::{Fleet, FleetError};
 
-/// The number of messages that are read first. Each further page is larger, up to a limit, because
-/// the database looks up the query again for each page.
+/// The number of messages that are read first. Each subsequent page is larger, up to a limit,
+/// because the database looks up the query again for each page.
 const FIRST_PAGE: i64 = 200;
 const LARGEST_PAGE: i64 = 6_400;
 
@@ -43,7 +43,8 @@ pub struct FleetHit {
     pub hit: SearchHit,
 }
 
-/// The position of a message in the order of a search: its time, the key of its session, its number.
+/// The position of a message in the order of a search: its time, the key of its session, and its
+/// number.
 type Position = (i64, i64, i64);
 
 const NEWEST: Position = (i64::MAX, i64::MAX, i64::MAX);
@@ -62,7 +63,7 @@ struct Part {
 
 impl Fleet {
     /// Searches the messages of all machines, newest first. Calls `is_over` after each page of
-    /// messages, and stops with the results found so far when it returns true.
+    /// messages, and stops with the results found so far when `is_over` returns true.
     pub fn search(
         &self,
         query: &str,
@@ -95,8 +96,8 @@ struct Search<'o> {
 }
 
 impl Search<'_> {
-    /// Reads the proposed messages, page by page, and collects those that match. Returns true if the
-    /// caller stopped the search.
+    /// Reads the messages that the index proposes, page by page, and collects those that match.
+    /// Returns true if the caller stopped the search.
     fn collect(
         &mut self,
         collector: &mut SearchCollector<Position>,
@@ -104,8 +105,8 @@ impl Search<'_> {
     ) -> Result<bool, FleetError> {
         let index_query = collector.index_query().map(|query| to_tsquery(&query));
         // The database does not know how often words occur together. If it mistakes a rare
-        // combination for a frequent one, it searches all messages in order. So the newest messages
-        // are searched first: they show whether matches are rare.
+        // combination for a frequent one, it searches all messages in order. Therefore, the newest
+        // messages are searched first: they show whether matches are rare.
         let from = match index_query {
             Some(_) => self.find_recent()?,
             None => OLDEST,
@@ -176,8 +177,8 @@ impl Search<'_> {
         // it uses the index of words.
         let order = if part.is_rare { "m.time + 0" } else { "m.time" };
         // With `IS TRUE`, the database cannot use the index of words, so it reads the newest
-        // messages in order. They are so few that this is faster than looking up the matches among
-        // all messages.
+        // messages in order. These are so few that reading them is faster than looking up the
+        // matches among all messages.
         let is_match = match part.from {
             OLDEST => "m.words @@ $14::text::tsquery",
             _ => "(m.words @@ $14::text::tsquery) IS TRUE",
@@ -206,7 +207,8 @@ impl Search<'_> {
     }
 
     /// True if the message's session worked in the directory that the user asks for. The directory
-    /// is compared here only if it is encrypted, because otherwise the database has compared it.
+    /// is compared here only if it is encrypted, because otherwise the database has already
+    /// compared it.
     fn is_in_workspace(&mut self, row: &Row) -> Result<bool, FleetError> {
         let wanted = &self.options.workspace;
         if wanted.is_none() || row.get::<_, Option<&str>>("workspace").is_some() {
@@ -238,8 +240,8 @@ impl Search<'_> {
         self.sealer.decode(row.get("record"), place)
     }
 
-    /// Reads a match with its session and the messages around it. Returns `None` if it has been
-    /// deleted in the meantime.
+    /// Reads a match with its session and the messages around it. Returns `None` if the message has
+    /// been deleted in the meantime.
     fn read_hit(
         &mut self,
         (_, session, seq): Position,

@@ -62,7 +62,7 @@ impl Fleet {
         Ok(found)
     }
 
-    /// Adds up the usage of all sessions of all machines, as the ledger does for its own.
+    /// Adds up the usage of all sessions of all machines, as the ledger does for its own sessions.
     pub fn usage_by(
         &self,
         by: UsageBy,

@@ -1,5 +1,5 @@
-//! Shipping by a long-running process: it keeps its connection, so that a batch need not open a new
-//! one.
+//! Shipping by a long-running process: it keeps its connection open, so that it need not connect
+//! again for each batch.
 
 use takeback_ledger::{Ledger, Time};
 
@@ -20,8 +20,8 @@ impl Shipper {
         Shipper { fleet, open: None }
     }
 
-    /// Ships everything that has changed since the last time, as [`Fleet::sync`] does. A connection
-    /// that was cut since then is opened again.
+    /// Ships everything that has changed since the last time, as [`Fleet::sync`] does. If the
+    /// connection has been cut since then, opens a new one.
     pub fn ship(&mut self, ledger: &mut Ledger, now: Time) -> Result<SyncReport, FleetError> {
         let Shipper { fleet, open } = self;
         let was_open = open.is_some();

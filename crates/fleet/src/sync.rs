@@ -1,9 +1,9 @@
 //! Shipping: the changes in the outbox go to the fleet's database, in batches.
 //!
 //! Each batch is one transaction that begins by locking the machine's row, so batches of one
-//! machine arrive one after the other, and a process that dies cannot finish its batch after a
-//! later one has begun. Rows are read after that lock is taken, so a batch that arrives later has
-//! newer rows.
+//! machine arrive one after the other. The batch of a process that was killed cannot be committed
+//! after a later batch has begun. Rows are read after the lock is taken, so a batch that arrives
+//! later has newer rows.
 
 use postgres::Transaction;
 use postgres::error::SqlState;
@@ -28,7 +28,7 @@ const BATCH_BYTES: usize = 8 << 20;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct SyncReport {
-    /// The number of rows that arrived, deleted rows included.
+    /// The number of rows that arrived, including deleted rows.
     pub rows: u64,
     pub batches: u64,
 }

@@ -1,10 +1,10 @@
 //! The longest common subsequence of two lists. Finding it takes memory in proportion to the sum of
-//! their lengths, not to the product (Hirschberg's algorithm).
+//! the lists' lengths, not to their product (Hirschberg's algorithm).
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// Finds the longest common subsequence of `new` and `known`. Returns, for each element of `new`,
+/// Finds the longest common subsequence of `new` and `known`. For each element of `new`, returns
 /// the index of its match in `known`, if it has one.
 pub(crate) fn match_longest<T: Hash + Eq>(new: &[T], known: &[T]) -> Vec<Option<usize>> {
     // Numbers are faster to compare than elements.

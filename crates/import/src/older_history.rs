@@ -74,8 +74,9 @@ struct NewCheckpoint {
     record: Record,
 }
 
-/// Adds checkpoints, given oldest first, to the history of the workspace at `directory`, which need
-/// not exist. The new checkpoints come before all checkpoints that takeback itself took.
+/// Adds checkpoints to the history of the workspace at `directory`, which need not exist.
+/// `checkpoints` is sorted, oldest first. The new checkpoints come before all checkpoints that
+/// takeback itself took.
 ///
 /// Checkpoints that the workspace already has are left unchanged, so importing twice adds nothing.
 /// A checkpoint that cannot be read is skipped and does not affect the others.
@@ -146,7 +147,7 @@ fn system_time(time: Time) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_millis(time.0.max(0).unsigned_abs())
 }
 
-/// Finds, for each checkpoint, the number of the pin that it comes after, or `None` if the
+/// For each checkpoint, finds the number of the pin that it comes after, or `None` if the
 /// checkpoint already has a pin. Imported checkpoints stay together, before everything that
 /// takeback captured.
 fn find_predecessors(taken: &[NewCheckpoint], pins: &[Pin]) -> Vec<Option<u64>> {

@@ -58,7 +58,7 @@ impl<'l> CallTurns<'l> {
     }
 }
 
-/// Reads which calls are named in the messages of a session.
+/// Finds the calls that a session's messages name, and the turns of these messages.
 fn read_naming_turns(connection: &Connection, session: i64) -> Result<NamingTurns, LedgerError> {
     let mut statement = connection.prepare_cached(
         "SELECT turn, tool_call_id, tool_calls FROM messages

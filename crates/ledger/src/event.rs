@@ -58,9 +58,9 @@ pub enum Recorded {
 }
 
 impl Ledger {
-    /// Writes events, all or none, and waits at most `wait` for other processes. If they cannot be
-    /// written to the ledger now (because other processes have locked it, it is damaged, or the
-    /// disk is full), they go into the spool. The next process adds them to the ledger.
+    /// Writes events, all or none, and waits at most `wait` for other processes. If the events
+    /// cannot be written to the ledger now (because other processes have locked it, it is damaged,
+    /// or the disk is full), they go into the spool. The next process adds them to the ledger.
     ///
     /// ```
     /// use std::time::Duration;

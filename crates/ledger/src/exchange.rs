@@ -55,7 +55,7 @@ pub struct ImportReport {
     pub messages: usize,
     /// The lines that could not be imported; only the first [`MAX_BAD`] are kept.
     pub bad: Vec<BadLine>,
-    /// The number of further lines that could not be imported.
+    /// The number of additional lines that could not be imported.
     pub more_bad: usize,
 }
 
@@ -348,7 +348,7 @@ fn find_missing<'t>(
     Ok(missing)
 }
 
-/// True if two messages are the same, apart from secrets that are masked in the stored one.
+/// True if two messages are the same, apart from secrets that are masked in the stored message.
 fn is_same(stored: &MessageRecord, imported: &MessageRecord) -> bool {
     let same = |other: &MessageRecord| {
         stored.role == other.role

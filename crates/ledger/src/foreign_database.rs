@@ -28,8 +28,8 @@ const MAX_INSTRUCTIONS: i32 = 100_000;
 /// The number of steps allowed for a database of any size. It is enough to read a small database.
 const FREE_STEPS: u64 = 20_000_000;
 
-/// The number of further steps allowed for each byte of the database. Reading all rows of a typical
-/// database takes less than one step per byte.
+/// The number of additional steps allowed for each byte of the database. Reading all rows of a
+/// typical database takes less than one step per byte.
 const STEPS_PER_BYTE: u64 = 16;
 
 /// The number of steps between two checks of the limit.
@@ -49,7 +49,8 @@ pub struct ForeignDatabase {
 }
 
 impl ForeignDatabase {
-    /// Opens a database. Fails if it or one of SQLite's files beside it is not a regular file.
+    /// Opens a database. Fails if the database, or one of SQLite's files beside it, is not a
+    /// regular file.
     pub fn open(path: &Path, access: OpenFlags) -> rusqlite::Result<ForeignDatabase> {
         let size = measure_files(path).map_err(|error| refusal(&error.to_string()))?;
         let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;

@@ -146,9 +146,9 @@ impl Ledger {
         Ok(ledger)
     }
 
-    /// Adds the events that are waiting in the spool to the ledger, as opening does. A process that
-    /// keeps its ledger open calls this before each piece of work. Events that cannot be added
-    /// within 100 ms are left for the next call.
+    /// Adds the events that are waiting in the spool to the ledger, as [`Ledger::open`] does. A
+    /// process that keeps its ledger open calls this before each piece of work. Events that cannot
+    /// be added within 100 ms are left for the next call.
     pub fn refresh(&mut self) {
         let wait = self.database.wait();
         self.set_wait(wait.min(PATIENCE));

@@ -27,7 +27,8 @@ pub struct Descendant {
 pub struct NewFork<'a> {
     /// The id of the new session.
     pub id: &'a str,
-    /// The point in the parent's conversation at which the fork begins. `None` means its end.
+    /// The point in the parent's conversation at which the fork begins. `None` means the end of the
+    /// conversation.
     pub point: Option<ConversationPoint>,
     /// The directory that the fork works in; `None` if it is the parent's.
     pub workspace: Option<&'a str>,
@@ -37,8 +38,8 @@ pub struct NewFork<'a> {
     pub log: ForkLog<'a>,
 }
 
-/// The agent's own log of a fork. Its entries begin as a copy of those in the parent's log, so a
-/// later read of the log adds only what is new.
+/// The agent's own log of a fork. The log begins with copies of the entries in the parent's log, so
+/// reading it later adds only the new entries.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ForkLog<'a> {
     /// The content of the log; empty if the fork has no log.

@@ -19,7 +19,7 @@ use crate::Time;
 pub enum ParentKind {
     /// The session continues the parent's conversation from a summary.
     Compaction,
-    /// The session copies the beginning of its parent and continues differently.
+    /// The session copies the beginning of its parent and then diverges from it.
     Fork,
     /// The session is the conversation of a subagent.
     Subagent,
@@ -260,7 +260,7 @@ pub struct CallRecord {
     pub uncertain: bool,
 }
 
-/// An effect of a command that no rollback reverses.
+/// An effect of a command that no rollback can reverse.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EffectRecord {

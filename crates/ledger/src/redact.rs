@@ -34,8 +34,8 @@ const MASK: &str = "[redacted:";
 /// that was not recognized because the masked secret directly followed it.
 const MAX_PASSES: usize = 8;
 
-/// The maximum number of times that a rule is tried in one run of token characters. Further
-/// keywords in a run are noise, and trying all of them would take quadratic time.
+/// The maximum number of times that a rule is tried in one run of token characters. Additional
+/// keywords in the same run are noise, and trying all of them would take quadratic time.
 const TRIES_PER_RUN: u8 = 8;
 
 /// The number of bytes after the keyword in which a rule with [`KeywordPosition::Around`] can
@@ -106,8 +106,8 @@ impl Redactor {
 
     /// Masks the secrets in every string of a JSON value, in place. Keys are kept.
     ///
-    /// If the key says that its string is a secret, and the string looks like one, the whole string
-    /// is masked.
+    /// If the name of a key suggests that its string is a secret, and the string looks like one,
+    /// the whole string is masked.
     pub fn mask_json(&self, value: &mut Value) {
         match value {
             Value::String(string) => self.mask_string(string),

@@ -275,7 +275,7 @@ impl RewindLog {
     }
 
     /// Finds the last of the moves that were made when `last` was the session's last message.
-    /// Ignores the move `before`, all later moves, and moves that were reversed.
+    /// Ignores the move with the number `before`, all later moves, and moves that were reversed.
     fn last_at(&self, last: i64, before: i64) -> Option<&RewindRow> {
         let is_it =
             |row: &&RewindRow| !row.is_redone && row.last_seq == last && row.number < before;
@@ -326,8 +326,8 @@ impl RewindLog {
         self.rows.iter().rev().find(|row| row.time == time)
     }
 
-    /// Divides all messages into ranges: those that are in the conversation with this end, and
-    /// those that are not.
+    /// Divides all messages into ranges, each either inside or outside the conversation that ends
+    /// at `end`.
     fn divide(&self, end: i64) -> Vec<Part> {
         let mut parts = Vec::new();
         let mut after = i64::MAX;
@@ -349,8 +349,8 @@ impl RewindLog {
     }
 }
 
-/// Finds the prompt that begins a part. Returns `None` if the part's first message in the
-/// conversation is not a prompt.
+/// Finds the prompt at the beginning of a part. Returns `None` if the part's first message that has
+/// not been taken back is not a prompt.
 fn find_first_prompt(
     connection: &Connection,
     key: i64,

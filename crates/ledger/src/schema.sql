@@ -63,7 +63,8 @@ CREATE TABLE messages (
     timestamp             INTEGER NOT NULL,
     -- The rewind that took the message back (`undos.number`), or 0.
     undone                INTEGER NOT NULL DEFAULT 0,
-    -- The `seq` of the summary that replaces the message; -1 if that is not known; 0 if there is none.
+    -- The `seq` of the summary that replaces the message; -1 if that is not known; 0 if there is
+    -- none.
     compacted             INTEGER NOT NULL DEFAULT 0,
     summarizes            INTEGER,
     call_count            INTEGER NOT NULL DEFAULT 0,
@@ -168,7 +169,8 @@ CREATE TABLE undos (
     session   INTEGER NOT NULL,
     number    INTEGER NOT NULL,
     from_seq  INTEGER NOT NULL,
-    -- The session's last message at that time. Later messages mean that the conversation continued.
+    -- The session's last message when the move was made. If the session has later messages, the
+    -- conversation has continued since.
     last_seq  INTEGER NOT NULL,
     time      INTEGER NOT NULL,
     -- Set if a later move cancelled this one.

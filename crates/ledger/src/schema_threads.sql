@@ -15,7 +15,7 @@ CREATE TABLE thread_states (
     -- The run that created the state.
     run       TEXT,
     time      INTEGER NOT NULL,
-    -- The id of the checkpoint that has the files of that moment.
+    -- The id of the takeback checkpoint with the files as they were when the state was stored.
     files     TEXT,
     metadata  TEXT NOT NULL,
     -- The channels whose values follow from earlier states and their writes, as a JSON list.

@@ -39,7 +39,7 @@ impl Spool {
         Spool { directory: database.with_file_name("spool") }
     }
 
-    /// Adds events. They are durable when this returns.
+    /// Adds events, and returns once they are durable.
     pub(crate) fn add_events(&self, events: &[Event], now: Time) -> Result<(), LedgerError> {
         self.write_file(events, now)
             .map_err(|source| LedgerError::Spool { path: self.directory.clone(), source })

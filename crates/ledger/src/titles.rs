@@ -100,7 +100,7 @@ impl Ledger {
 }
 
 /// Sets the title of a session that has none. If the title is taken, uses the next title in its
-/// series. Ignores an empty title, because it is no reason to refuse the session.
+/// series. Ignores an empty title, because that is no reason to reject the session.
 pub(crate) fn adopt_title(
     connection: &Connection,
     key: i64,

@@ -26,7 +26,7 @@ pub struct Turn {
 pub struct TurnEnd {
     /// The number of the turn's last message.
     pub seq: i64,
-    /// True if some of the turn's messages are taken back, but not all of them.
+    /// True if some, but not all, of the turn's messages are taken back.
     pub is_cut: bool,
 }
 
@@ -139,7 +139,7 @@ impl Ledger {
 
     /// Returns the point in a conversation at which a call of a turn began. The point is before the
     /// first message that names the call, or else before the turn's first message since the call
-    /// began. Without such a message, the point is the end of the turn.
+    /// began. If there is no such message either, the point is the end of the turn.
     pub fn point_of_call(
         &self,
         turn: &Turn,
@@ -213,8 +213,8 @@ fn find_recorded_turn(
     if owner_turn.is_some() {
         return Ok(owner_turn);
     }
-    // Ledgers older than version 3 did not record the turn of the parent, so take the turn of the
-    // parent's latest call before this one.
+    // Ledgers older than version 3 did not record the parent's turn for a subagent's call, so take
+    // the turn of the parent's latest call before this one.
     let of_parent = connection
         .prepare_cached(
             "SELECT turn FROM calls WHERE session = ?1 AND id < ?2 ORDER BY id DESC LIMIT 1",

@@ -41,8 +41,8 @@ pub struct UsageTotal {
     /// The estimated cost of the sessions whose actual cost is unknown.
     pub estimated_cost_usd: f64,
     pub actual_cost_usd: f64,
-    /// The number of sessions with tokens whose price is unknown. The cost of these tokens is
-    /// missing.
+    /// The number of sessions with tokens whose price is unknown. The total costs do not include
+    /// these tokens.
     pub unpriced_sessions: usize,
 }
 
@@ -263,8 +263,8 @@ impl UsageTotal {
         self.tokens += usage.tokens;
     }
 
-    /// Adds the cost of a session, as it was reported for the whole session. If no such cost was
-    /// reported, adds the cost of each model in the session, reported or estimated.
+    /// Adds the cost that was reported for a session as a whole. If none was reported, adds the
+    /// reported or estimated cost of each model in the session.
     fn add_cost<'u>(
         &mut self,
         whole: Option<&ModelUsage>,

@@ -30,7 +30,7 @@ pub struct AdoptOptions<'a> {
 pub struct AdoptedTask {
     /// The machine that made the last step; `None` if it was this machine.
     pub from: Option<String>,
-    /// The session that keeps the steps that only this machine had, if there were any.
+    /// The session that keeps the steps that existed only on this machine, if there were any.
     pub kept: Option<String>,
 }
 
@@ -168,8 +168,8 @@ fn list_entries(records: &[LogRecord]) -> impl Iterator<Item = (i64, i64)> {
     })
 }
 
-/// Gives new ids to the task and its session, so that the steps that only this machine has are
-/// kept, and ends the open turn. Returns the new id of the session.
+/// Gives new ids to the task and its session to keep the steps that exist only on this machine.
+/// Also ends the open turn. Returns the new id of the session.
 pub(crate) fn set_aside(
     ledger: &mut Ledger,
     lease: &mut Lease,

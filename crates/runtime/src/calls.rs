@@ -98,7 +98,8 @@ impl Task {
         }
     }
 
-    /// Finds the tool of a call and parses its input. If that fails, the model reads the reason.
+    /// Finds the tool of a call and parses its input. If that fails, returns the result from which
+    /// the model learns the reason.
     fn understand<'a>(
         &self,
         agent: &'a Arc<Agent>,

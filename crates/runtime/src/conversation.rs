@@ -24,8 +24,8 @@ const SHORTEST_OVERLAP: usize = 12;
 #[derive(Default)]
 pub(crate) struct Conversation {
     pub(crate) messages: Vec<MessageRecord>,
-    /// The older messages in the form in which requests contain them. Each message is written only
-    /// once.
+    /// The older messages in the form in which requests contain them. Each message is converted to
+    /// this form only once.
     pub(crate) prefix: RefCell<ConversationPrefix>,
     /// The state of the session when the messages were read, or when it was last noted.
     mark: Option<ConversationMark>,

@@ -68,8 +68,8 @@ impl Task {
         self.await_subagents(&delegated, front)
     }
 
-    /// Creates the tasks of new subagents in the step that also records them, so that no task is
-    /// created twice after a crash.
+    /// Creates the tasks of new subagents, and records them in the journal in the same append, so
+    /// that no task is created twice after a crash.
     fn spawn(&mut self, delegated: &[Delegated]) -> Result<(), TaskError> {
         let new: Vec<&Delegated> = delegated.iter().filter(|delegated| delegated.is_new).collect();
         if new.is_empty() {

@@ -100,7 +100,7 @@ pub enum Entry {
     TurnEnded { outcome: TurnOutcome },
     /// A rollback took the open turn back.
     TakenBack,
-    /// Another machine, with this name, made the steps before this entry.
+    /// Another machine, called `from`, made the steps before this entry.
     Adopted { from: String },
 }
 

@@ -9,7 +9,7 @@ use crate::tools::ToolOutput;
 
 /// A program that shows a turn and answers questions: a terminal, a script, a web page.
 ///
-/// Several subagents may call it at the same time.
+/// Several subagents may call its methods at the same time.
 ///
 /// ```
 /// use takeback_runtime::{Answer, FrontEnd, Question, TurnEvent};

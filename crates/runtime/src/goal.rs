@@ -107,7 +107,7 @@ impl Task {
         Ok(task)
     }
 
-    /// Gives the task a goal. [`Task::run_goal`] works on it.
+    /// Gives the task a goal. [`Task::run_goal`] starts the work on the goal.
     pub fn create_goal(
         &mut self,
         id: &str,
@@ -292,7 +292,7 @@ impl GoalRun {
         }
     }
 
-    /// Returns the goal as it will be with this spending added.
+    /// Returns a copy of the goal with this spending added.
     fn after(&self, spent: Spending) -> GoalRecord {
         let mut after = self.record.clone();
         after.spent_in_run.tokens += spent.tokens;

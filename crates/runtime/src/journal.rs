@@ -25,8 +25,8 @@ pub(crate) const STOPPING: &str = "stopping";
 /// The right to continue a task, and the connection through which the task's steps are written.
 pub(crate) struct Journal {
     opened: Arc<Opened>,
-    /// The connection to the ledger. While the task is idle, it gives the connection up, so that
-    /// the front end can close it.
+    /// The connection to the ledger; `None` while the task is idle, so that the front end can close
+    /// the connection.
     ledger: Option<Ledger>,
     lease: Lease,
     last_seq: i64,
@@ -149,8 +149,8 @@ impl Journal {
     }
 }
 
-/// If another machine has taken over the task, creates a separate session that keeps the steps that
-/// only this machine has.
+/// If another machine has taken over the task, keeps the steps that exist only on this machine in a
+/// separate session.
 fn keep_own_steps(
     error: TaskError,
     ledger: &mut Ledger,

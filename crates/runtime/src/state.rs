@@ -81,8 +81,8 @@ pub struct Circumstances {
 pub enum Step {
     /// Wait for a prompt.
     Wait,
-    /// Send the request that is recorded as begun. If an earlier process recorded it, record that
-    /// its answer is lost.
+    /// Send the request that is recorded as begun. If an earlier process recorded it, record
+    /// instead that the reply is lost.
     ForgetRequest,
     /// Ask the model.
     Ask(ModelStep),
@@ -113,7 +113,7 @@ pub enum Step {
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct ModelStep {
     pub max_output: u64,
-    /// The time to wait first, because earlier attempts failed.
+    /// The time to wait before the request, because earlier attempts failed.
     pub wait: Duration,
     /// True if the fallback provider is asked.
     pub use_fallback: bool,

@@ -21,7 +21,7 @@ const ASK_FOR_SUMMARY: &str = "Summarize this conversation between a user and yo
 const LENGTHS: [usize; 6] = [usize::MAX, 16_000, 4_000, 1_000, 250, 60];
 
 /// Writes the request for a summary of messages. Long texts are shortened so that the request has
-/// at most `room` tokens. Each of the `failures` so far makes them shorter.
+/// at most `room` tokens. With each of the `failures` so far, the texts are made shorter.
 pub(crate) fn describe_for_summary(messages: &[MessageRecord], room: u64, failures: u32) -> String {
     let skipped = (failures as usize).min(LENGTHS.len() - 1);
     let mut text = String::new();

@@ -35,7 +35,7 @@ pub struct Task {
     pub(crate) cancel: Cancel,
     /// The goal that the task works on now.
     pub(crate) goal: Option<GoalRun>,
-    /// The request that was announced in the journal and is to be sent.
+    /// The request that is already in the journal, but has not been sent yet.
     pub(crate) prepared: Option<PreparedRequest>,
     /// The turn that has just ended, if its end has not been reported yet.
     pub(crate) ended: Option<TurnEnd>,
@@ -285,7 +285,7 @@ impl Task {
         // The report's events are dropped, because the last append to the journal has already ended
         // the turn in the ledger.
         drop(self.report(ReportedEvent::TurnEnd, number));
-        // The next turn of a goal follows at once.
+        // The next turn of a goal follows at once, so the connection is kept.
         if self.goal.is_none() {
             self.journal.rest();
         }

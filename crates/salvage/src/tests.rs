@@ -47,7 +47,8 @@ impl Sample {
         Sample { dir, connection }
     }
 
-    /// Creates a database with tables of all kinds, rows that name their table, and free pages.
+    /// Creates a database with tables of all kinds, rows that contain the name of their table, and
+    /// free pages.
     fn with_usual_tables(pragmas: &str, rows: usize) -> Sample {
         let sample = Sample::new(pragmas);
         sample.run_sql(

@@ -12,7 +12,8 @@ use crate::fault::Fault;
 #[derive(Clone, Debug, Default)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Reply {
-    /// The reasoning before the text, in the API's form: signed, encrypted or plain.
+    /// The reasoning before the text. Each API sends it in its own form: signed, encrypted or
+    /// plain.
     pub reasoning: String,
     pub text: String,
     /// The tool calls after the text.

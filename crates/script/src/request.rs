@@ -114,12 +114,12 @@ pub(crate) fn content_text(content: &Value) -> String {
     }
 }
 
-/// Returns the elements of a list. Returns no elements for any other value.
+/// Returns the elements of a JSON array, or no elements for any other value.
 pub(crate) fn list_items(value: &Value) -> &[Value] {
     value.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Returns a string. Any other value counts as an empty string.
+/// Returns the text of a JSON string, or an empty string for any other value.
 pub(crate) fn string_value(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }

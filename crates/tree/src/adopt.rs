@@ -55,8 +55,8 @@ const MAX_DEPTH: u64 = 10_000;
 /// above it, because each of these directories has its own copy of the path.
 const MAX_UNCOVERED_BYTES: u64 = 16 << 20;
 
-/// The maximum total size of the uncovered paths in an adoption. They are kept in memory until it
-/// ends.
+/// The maximum total size of the uncovered paths in an adoption. These paths are kept in memory
+/// until the adoption ends.
 const MAX_ALL_UNCOVERED_BYTES: u64 = 256 << 20;
 
 /// The words that follow the limit in the error for a state with too many uncovered paths.

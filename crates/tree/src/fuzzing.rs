@@ -1,5 +1,5 @@
-//! Entry points to the private parsers of this crate, for the targets in `fuzz/`. No other build
-//! contains them.
+//! Entry points to the private parsers of this crate, for the targets in `fuzz/`. They are compiled
+//! only for fuzzing.
 //!
 //! Each function reads arbitrary bytes and panics if the result violates a guarantee. Files are
 //! written to `scratch`, a directory that belongs to the target.
@@ -255,8 +255,8 @@ impl ScratchWorkspace {
         }
     }
 
-    /// Finishes or reverts the restore that a journal describes, after filling in the root in the
-    /// journal.
+    /// Finishes or reverts the restore that a journal describes, after writing the identity of the
+    /// workspace's root into the journal.
     pub fn recover(&self, bytes: &[u8]) {
         let Some((phase, bytes)) = bytes.split_first() else { return };
         let Ok(mut journal) = serde_json::from_slice::<Value>(bytes) else { return };

@@ -1,10 +1,10 @@
 //! Garbage collection: frees the objects that no pin needs, and merges many packs into one.
 //!
-//! The new pack is prepared beside the store while captures continue. Then the store is locked
-//! exclusively for a short time: objects that new pins need are added, the new pack is moved into
-//! place, a multi-pack index that names no old pack is written, and then the old packs are removed.
-//! A process that reads without a lock therefore finds every object at any time. If a gc is killed
-//! at any point, the store still has all its objects, at worst some of them twice.
+//! The new pack is prepared in a temporary directory while captures continue. Then the store is
+//! locked exclusively for a short time: objects that new pins need are added, the new pack is moved
+//! into place, a multi-pack index that names no old pack is written, and then the old packs are
+//! removed. A process that reads without a lock therefore finds every object at any time. If a gc
+//! is killed at any point, the store still has all its objects, at worst some of them twice.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;

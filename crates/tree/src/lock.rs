@@ -1,4 +1,4 @@
-//! The lock that all work on a workspace requires: captures, pins and restores.
+//! The lock of a workspace, which captures, pins and restores require.
 
 use std::cell::RefCell;
 use std::collections::HashSet;

@@ -219,7 +219,7 @@ impl Packs {
         let names = midx.iter().flat_map(|midx| &midx.packs).enumerate();
         let covered = names.filter(|(number, _)| self.covered_pack(*number).is_none());
         let names = broken.iter().chain(covered.map(|(_, name)| name));
-        // Opening a pack again determines its error.
+        // Opening the pack again shows why it cannot be opened.
         let find_error = |name: &String| Some((name.clone(), self.open_pack(name).err()?));
         names.filter_map(find_error).collect()
     }
@@ -265,8 +265,9 @@ impl Packs {
         })
     }
 
-    /// Reads a commit from the first pack that has it, and keeps it and the objects that it was
-    /// rebuilt from. Returns `None` if it is missing or damaged there.
+    /// Reads a commit from the first pack that has it. Keeps the commit, and the objects that it
+    /// was rebuilt from, in `kept`. Returns `None` if no pack has the commit, or if it is damaged
+    /// in that pack.
     pub(crate) fn read_commit(&self, oid: &Oid, kept: &RefCell<KeptObjects>) -> Option<Commit> {
         let (pack, offset) = self.find_object(oid).next()?;
         let (kind, content) = pack.read_and_keep(offset, kept).ok()?;
@@ -319,8 +320,8 @@ mod tests {
     use super::*;
     use crate::testing::{Bench, harm};
 
-    /// Waits until a new file has a later time than all files before it, so that a stat of these
-    /// files shows every later change.
+    /// Waits until a new file has a later time than all existing files. From then on, every change
+    /// to an existing file also changes its stat.
     fn wait_for_clock(directory: &Path) {
         let start = PackFiles::list(directory).cutoff().scan;
         let path = directory.join("clock.idx");
@@ -394,7 +395,7 @@ mod tests {
         bench.edited(1, 1);
         let pool = Arc::new(PackPool::default());
         let load = || Packs::load_with(&bench.packs(), pool.clone());
-        // Another write at the same time could leave the same stat.
+        // The pack is so new that another write might not change its stat.
         assert!(!Arc::ptr_eq(&load().loose()[0], &load().loose()[0]));
     }
 }

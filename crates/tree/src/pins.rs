@@ -207,7 +207,7 @@ impl Store {
         Ok(Some(Pin::new(name, id, self.commit(&id)?)))
     }
 
-    /// Returns a reader for many pins. It is faster than reading each of them by itself.
+    /// Returns a reader that reads many pins faster than separate calls of [`Store::pin`] would.
     pub fn pin_reader(&self) -> PinReader<'_> {
         let kept = RefCell::new(RecentObjects::new(KEPT_BYTES));
         PinReader { store: self, packs: self.packs(), kept }

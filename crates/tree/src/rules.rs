@@ -255,7 +255,7 @@ pub const MAX_PATTERNS: usize = 10_000;
 #[derive(Debug, Default)]
 pub(crate) struct Scope {
     parent: Option<Arc<Scope>>,
-    /// The number of patterns in this scope and those above it.
+    /// The number of patterns in this scope and in the scopes above it.
     count: usize,
     /// True if the directory's own file has too many patterns and is not applied.
     pub(crate) is_over_limit: bool,

@@ -1,10 +1,10 @@
 //! Early detection of lost and damaged packs, while the captured files still exist in the
 //! workspace.
 //!
-//! For each workspace, a note lists the packs that existed when its stat cache was saved. If one of
-//! them has disappeared or changed in size, the next capture checks the store for every object that
-//! it relies on. [`Store::scrub`] finds damaged bytes inside packs. Each call checks only a part of
-//! the store.
+//! For each workspace, a note lists the packs that existed when the workspace's stat cache was
+//! saved. If a pack in the note has disappeared or changed in size, the next capture checks the
+//! store for every object that it relies on. [`Store::scrub`] finds damaged bytes inside packs.
+//! Each call checks only a part of the store.
 
 use std::collections::HashSet;
 use std::fs;
@@ -35,8 +35,8 @@ struct Bookmark {
 impl Store {
     /// Writes the note that lists all packs, for [`Store::find_suspects`].
     ///
-    /// The note includes packs that existed when the capture began but no longer exist, because the
-    /// capture relied on them.
+    /// Packs that existed when the capture began are listed even if they no longer exist, because
+    /// the capture relied on them.
     pub(crate) fn note_packs(&self, directory: &Path, seen: &HashSet<String>) -> io::Result<()> {
         let mut lines: Vec<String> = self.describe_packs().union(seen).cloned().collect();
         lines.sort();
@@ -126,7 +126,8 @@ fn describe_pack((name, [pack, index]): (&str, [u64; 2])) -> String {
 }
 
 /// Compares the entries of a pack with the checksums in its index, starting at offset `from`.
-/// Returns the offset at which `left` was used up, or `None` at the end of the pack.
+/// `left` is the number of bytes that may still be compared. Returns the offset at which to
+/// continue once `left` is used up, or `None` at the end of the pack.
 fn check_entries(pack: &Pack, from: u64, left: &mut u64) -> io::Result<Option<u64>> {
     if from == 0 && !pack.index.is_intact()? {
         return Err(corrupt("the index does not match its checksum"));

@@ -71,9 +71,9 @@ pub struct Store {
     pool: Arc<PackPool>,
     /// The state of the workspace that was captured last.
     kept_state: Mutex<Option<KeptState>>,
-    /// The time to wait for other processes. If it is `None`, this process waits as long as another
-    /// process has a workspace locked, but a gc, merge or repair fails at once if another one is
-    /// running.
+    /// The time to wait for other processes. If it is `None`, this process waits for a locked
+    /// workspace without a time limit, but a gc, merge or repair fails at once if another gc, merge
+    /// or repair is running.
     pub(crate) lock_wait: Option<LockWait>,
     /// The number of files that have been read or written so far.
     pub(crate) handled: Arc<AtomicU64>,
@@ -161,7 +161,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Limits how long this process waits for other processes, and sets how it reports the wait.
+    /// Limits how long this process waits for other processes, and sets how the wait is reported.
     pub fn set_lock_wait(&mut self, wait: LockWait) {
         self.lock_wait = Some(wait);
     }
@@ -337,9 +337,8 @@ impl Store {
         durable::create_directory(&quarantine).map_err(StoreError::io("create", &quarantine))?;
         let directory = self.pack_directory();
         let failed = |action| StoreError::io(action, &directory);
-        // The generation is raised once before the move, in case this process is killed, and once
-        // after it, because other processes may be capturing at the same time and may still see the
-        // pack.
+        // The generation is raised twice: before the move, in case this process is killed, and
+        // after it, because a process that is capturing at the same time may still see the pack.
         fault::point("quarantine generation").map_err(failed("write"))?;
         self.bump_generation()?;
         // The multi-pack index is removed first: it must never name a pack that no longer exists.
@@ -348,7 +347,7 @@ impl Store {
             .and_then(|()| durable::ignore_missing(fs::remove_file(&midx)))
             .map_err(StoreError::io("remove", &midx))?;
         // The pack is moved before its index, so that the pack is still recognized as broken if
-        // this process is killed.
+        // this process is killed in between.
         for extension in ["pack", "idx"] {
             let file = format!("{name}.{extension}");
             let from = directory.join(&file);
@@ -389,7 +388,7 @@ fn create_store(directory: &Path, uuid: &str) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Writes a file durably, unless it exists.
+/// Writes a file durably, unless it already exists.
 fn write_if_missing(temporary: &Path, path: &Path, content: &[u8]) -> io::Result<()> {
     let mut file = Temporary::create_in(temporary)?;
     io::Write::write_all(&mut *file, content)?;

@@ -95,7 +95,7 @@ impl Bench {
         capture(&self.store, number, files)
     }
 
-    /// Determines, with the simplest possible code, which parts of a pin cannot be read.
+    /// Determines which parts of a pin cannot be read, with the simplest possible code.
     pub(crate) fn state(&self, pin: &PinName) -> PinState {
         let store = Store::open(self.store.directory()).expect("the store can be opened");
         let pin = store.pin(pin).map(|pin| pin.expect("the pin exists"));
@@ -269,7 +269,7 @@ pub(crate) fn capture(store: &Store, number: u8, files: &Files) -> PinName {
     name
 }
 
-/// Adds an object unless the store has it.
+/// Adds an object unless the store already has it.
 pub(crate) fn put(store: &Store, writer: &PackWriter, kind: ObjectKind, content: &[u8]) -> Oid {
     let oid = Oid::of(kind, content);
     if !store.packs().contains(&oid) {

@@ -147,7 +147,7 @@ impl Store {
     }
 
     /// Opens all packs and compares them with their checksums. Returns the packs that could be
-    /// opened, and an error for each broken one.
+    /// opened, and an error for each broken pack or index.
     fn check_packs(&self) -> (SourcePacks, BTreeMap<String, io::Error>) {
         prepare_threads();
         let directory = self.pack_directory();

@@ -20,9 +20,9 @@ const RECENT_BYTES: usize = 24 << 20;
 
 impl Store {
     /// Measures how many bytes on disk each pin needs, not counting objects that an earlier pin in
-    /// the list also needs. The sum of these sizes from a pin to the end of the list is about the
-    /// number of bytes that a gc would free if these pins were deleted. A pin that is missing or
-    /// damaged weighs nothing, and its objects are counted for the pins after it.
+    /// the list also needs. If a pin and all pins after it in the list were deleted, a gc would
+    /// free about the sum of their sizes. A pin that is missing or damaged weighs nothing, and its
+    /// objects are counted for the pins after it.
     ///
     /// Any order gives correct results. Listing the pins of a workspace newest first is fastest.
     pub fn weigh_pins(&self, newest_first: &[PinName]) -> Result<Vec<u64>, StoreError> {

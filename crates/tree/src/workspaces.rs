@@ -17,8 +17,8 @@ use crate::restore;
 use crate::store::{Store, StoreError};
 use crate::workspace::Workspace;
 
-/// The right to change a workspace's pins, even if its directory does not exist. While it is held,
-/// no other process can capture or restore the workspace.
+/// The right to change a workspace's pins, even if the workspace's directory does not exist. While
+/// a process holds this right, no other process can capture or restore the workspace.
 #[derive(Debug)]
 pub struct WorkspaceGuard {
     directory: PathBuf,
@@ -152,7 +152,7 @@ impl Store {
     /// Removes everything that the store keeps about a workspace without pins. The caller must hold
     /// the locks of the workspace and the store.
     fn discard_workspace(&self, id: &WorkspaceId) -> Result<(), StoreError> {
-        // If the directory is not empty, another program has put files into it.
+        // The directory stays if another program has put files into it.
         let _ = fs::remove_dir(self.refs_of(id));
         let directory = self.workspace_directory(id);
         self.keep_seq(&directory).map_err(StoreError::io("write", &self.highest_seq()))?;
@@ -166,7 +166,7 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the path of a file with a pin number. No forgotten workspace has assigned this
+    /// Returns the path of a file that holds a pin number. No forgotten workspace has assigned this
     /// number or a higher one.
     pub(crate) fn highest_seq(&self) -> PathBuf {
         self.directory().join("seq")
@@ -294,8 +294,9 @@ fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists)
 }
 
-/// Counts the leading numbers that must be increased by `room`, so that all numbers are larger than
-/// `room` and still in order. Numbers that an earlier call already raised are not counted.
+/// Counts the numbers at the beginning of `seqs` that must be increased by `room`, so that all
+/// numbers are larger than `room` and still in order. Numbers that an earlier call has already
+/// raised are not counted.
 fn count_raised(seqs: &[u64], room: u64) -> usize {
     let fits = |count: &usize| {
         let before = count.checked_sub(1).map_or(0, |last| seqs[last] + room);

@@ -37,8 +37,8 @@ pub trait Host: Send + Sync {
     /// pager runs.
     fn page_diff(&self, checkpoint: &Oid) -> Result<(), Problem>;
 
-    /// Returns the messages since the last call that could not be printed while the screen was
-    /// shown.
+    /// Returns the messages that could not be printed while the screen was shown. A later call
+    /// returns only new messages.
     fn take_messages(&self) -> Vec<String>;
 }
 

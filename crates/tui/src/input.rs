@@ -25,7 +25,7 @@ pub(crate) enum Key {
     Delete,
 }
 
-/// Something that the user did.
+/// An input from the user, or a change of the terminal's size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Input {
     Key(Key),
@@ -33,12 +33,13 @@ pub(crate) enum Input {
     Paste(String),
     /// A click with the left button, at this column and row.
     Click(u16, u16),
-    /// The wheel, at this column and row. Negative numbers mean up.
+    /// A movement of the mouse wheel at this column and row, with the number of lines to scroll. A
+    /// negative number scrolls up.
     Wheel(u16, u16, isize),
     Resize(u16, u16),
 }
 
-/// The number of lines that a step of the wheel scrolls.
+/// The number of lines to scroll for each step of the mouse wheel.
 const WHEEL: isize = 3;
 
 /// Converts an event of the terminal. Returns `None` if the screen does not use this kind of event.

@@ -26,8 +26,8 @@ pub(crate) enum Message {
     /// The words of the filter, and the turns whose conversations contain them.
     Said(String, HashSet<Oid>),
     Details(Oid, Result<Box<Details>, Problem>),
-    /// A diff: if the value is true, of all changes since the turn began, and otherwise only of the
-    /// turn's own changes.
+    /// A diff. If the flag is true, the diff shows all changes since the turn began, and otherwise
+    /// only the turn's own changes.
     Diff(Oid, bool, Result<Diff, Problem>),
     Conversation(Oid, Result<Vec<content::Message>, Problem>),
     Versions(RelPath, Result<Versions, Problem>),

@@ -60,7 +60,7 @@ pub fn move_history(
         return Err(MoveHistoryError::SamePlace(from));
     }
     // The store must know the new path before the pins are moved: a workspace that is known only by
-    // its old path counts as an orphan, and a prune would delete its history.
+    // its old path is treated as an orphan, and a prune would delete its history.
     let lock = opened.lock(&to)?;
     add_labels(store, to.id(), read_labels(store, &store.workspace_id(&from)))?;
     lock.finish(opened.system_time())?;

@@ -44,7 +44,7 @@ export async function open(address, { push = true, focus = false } = {}) {
     showProblem(error);
     return;
   }
-  // Meanwhile, the user has opened something else.
+  // The user may have opened something else in the meantime.
   if (opening !== mine) return;
   const shown = pane.querySelector(".detail");
   const isSame = shown && content.querySelector(".detail")?.dataset.checkpoint === shown.dataset.checkpoint;

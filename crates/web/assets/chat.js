@@ -112,7 +112,7 @@ class Chat {
     this.keepPlace(() => this.live.add(name, data));
   }
 
-  /** Replaces the live entries of a turn that has ended with its messages. */
+  /** Replaces the live entries with the messages in the ledger, because the turn has ended. */
   async endTurn(data) {
     const old = this.live.close();
     await this.refresh();
@@ -140,7 +140,7 @@ class Chat {
     if (text) this.live.add("ended", { words: text, bad: Boolean(problem) || outcome !== "cancelled" });
   }
 
-  /** Fetches the messages and the facts again. */
+  /** Fetches the messages and the facts beside them again. */
   async refresh() {
     this.refreshSide();
     try {
@@ -161,7 +161,7 @@ class Chat {
     }
   }
 
-  /** Changes the page. It stays scrolled to its end if it was there; otherwise, nothing moves. */
+  /** Changes the page. A page scrolled to its end stays there; otherwise, nothing moves. */
   keepPlace(change) {
     const view = document.scrollingElement;
     const isAtEnd = view.scrollTop + view.clientHeight > view.scrollHeight - 80;
@@ -174,7 +174,8 @@ class Chat {
     if (!this.form) return;
     this.form.toggleAttribute("data-busy", isBusy);
     const stop = this.form.querySelector("[data-stop]");
-    // The button that had the focus is hidden.
+    // When the turn ends, the stop button is hidden. If it had the focus, the focus moves to the
+    // field.
     const hadFocus = document.activeElement === stop;
     stop.disabled = isStopping;
     stop.textContent = isStopping ? "Stopping…" : "Stop";

@@ -162,7 +162,7 @@ class Foot {
     this.markEdited();
   }
 
-  /** Marks the files that were edited since. */
+  /** Marks the files that have been edited since the turn. */
   markEdited() {
     if (!this.plan) return;
     const { others, conflicts = [] } = this.plan.plan;

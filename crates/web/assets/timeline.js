@@ -30,7 +30,7 @@ function watchEnd() {
     try {
       const address = link.href;
       const part = await fetchRows(address);
-      // Meanwhile, the list has been replaced.
+      // The list may have been replaced in the meantime.
       if (!link.isConnected) return;
       appendChunk(part, address);
       link.closest(".more").replaceWith(...part.querySelectorAll(".more, .end"));
@@ -73,7 +73,7 @@ function listen() {
     await refreshList();
     document.dispatchEvent(new Event("takeback:refreshed"));
   }), 150);
-  // A short interruption shows nothing.
+  // A short interruption is not reported.
   let offline;
   stream.addEventListener("open", () => {
     clearTimeout(offline);
@@ -105,7 +105,7 @@ function debounce(run, wait) {
   };
 }
 
-/** Makes a task run once at a time. A call during a run makes it run again afterwards. */
+/** Makes a task run once at a time. If it is called during a run, it runs again afterwards. */
 function inTurn(task) {
   let running = false;
   let isDue = false;
@@ -124,7 +124,7 @@ function inTurn(task) {
 /** The address of the newest entries that the filter allows. */
 const firstAddress = () => `${entries().dataset.list}?${entries().dataset.query}`;
 
-/** The number of pages of new entries that are inserted. With more, the list begins anew. */
+/** The maximum number of pages of new entries to insert. With more, the list is replaced. */
 const MAX_PAGES = 10;
 
 /** Fetches the newest entries, page by page, until one of them is already shown. */

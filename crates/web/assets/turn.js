@@ -19,7 +19,7 @@ export class LiveTurn {
     for (const entry of entries) this.add(entry.event, entry);
   }
 
-  /** Returns the nodes that are shown now. Later ones are added after them. */
+  /** Returns the nodes that are shown now. Nodes that are shown later are added after them. */
   close() {
     this.block = null;
     this.calls.clear();

@@ -94,7 +94,7 @@ export function showChunk(chunk) {
   if (stale.has(chunk)) updateChunk(chunk);
 }
 
-/** Brings older entries up to date: those in the page immediately, the others when shown again. */
+/** Brings older entries up to date: those in the page now, the others when they are shown again. */
 export function updateOlder(fetched) {
   for (const chunk of chunks().filter((chunk) => !fetched.has(chunk))) {
     stale.add(chunk);
@@ -143,7 +143,7 @@ export function dropEmpty(root) {
   for (const empty of root.querySelectorAll(".run:not(:has(.turn)), .day:not(:has(.turn))")) empty.remove();
 }
 
-/** Leaves out the heading of a day that began in the chunk before. */
+/** Leaves out the heading of a day that began in the previous chunk. */
 export function joinDays(before, chunk) {
   const days = before ? (hidden.get(before) ?? before).querySelectorAll(".day") : [];
   const last = days[days.length - 1]?.dataset.day;

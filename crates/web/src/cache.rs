@@ -18,8 +18,9 @@ use crate::view::timeline::{Timeline, read_timeline};
 /// The maximum number of timelines that are kept.
 const MAX_KEPT: usize = 64;
 
-/// A timeline or an answer is kept only if its latest change was at least this old when it was
-/// read. A file system may give the same time to two changes in quick succession.
+/// A timeline or an answer is kept only if the latest change was at least this old when the data
+/// was read. A file system may give the same time to two changes in quick succession, so the second
+/// could go unnoticed.
 const SETTLED: Duration = Duration::from_millis(100);
 
 /// The minimum age on a file system whose timestamps are accurate only to a hundredth of a second

@@ -45,8 +45,8 @@ pub enum CertificateError {
 }
 
 impl Certificate {
-    /// Reads a certificate with its chain, and its key. Both are the contents of files in PEM
-    /// format.
+    /// Reads a certificate with its chain, and its private key, from the contents of two files in
+    /// PEM format.
     pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Certificate, CertificateError> {
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
         let chain = chain.map_err(CertificateError::Chain)?;

@@ -15,7 +15,7 @@ const MYPY: &str = "1.20.2";
 const TYPESCRIPT: &str = "7.0.2";
 const NODE_TYPES: &str = "20.19.43";
 
-/// LangGraph, and its suite for checkpointers.
+/// LangGraph, and its test suite for checkpointers.
 const LANGGRAPH: [&str; 2] = ["langgraph==1.2.22", "langgraph-checkpoint-conformance==0.0.2"];
 
 /// The oldest Node that the TypeScript client supports.
@@ -118,7 +118,7 @@ impl Setup {
         vec![(tests, tested), ("the Python example", example), (types, checked)]
     }
 
-    /// Tests the checkpointer for LangGraph, with LangGraph's own suite and with real graphs.
+    /// Tests the checkpointer for LangGraph, with LangGraph's own test suite and with real graphs.
     fn test_langgraph(&self) -> Vec<Step> {
         let name = "the LangGraph checkpointer";
         let Some(environment) = fetch_langgraph() else {
@@ -208,7 +208,7 @@ impl Setup {
             tsc
         };
         run_step(tsc().arg("readme.ts"))?;
-        // This imports the client's own sources. Nothing may be written beside them.
+        // `checks.ts` imports the client's own sources, so the compiler must not write any output.
         run_step(tsc().args(["--noEmit", "checks.ts"]))
     }
 

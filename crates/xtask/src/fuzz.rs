@@ -30,8 +30,8 @@ const USUAL_SECONDS: u64 = 60;
 /// The number of targets that run at the same time.
 const WORKERS: usize = 2;
 
-/// The number of targets that run at the same time as part of `cargo xtask test`. There are more of
-/// them than processors, so that most of their running time passes while other tests are waiting.
+/// The number of targets that run at the same time as part of `cargo xtask test`. This exceeds the
+/// number of processors, so that the targets use every processor whenever other tests are waiting.
 const USUAL_WORKERS: usize = 14;
 
 /// The number of lines that are shown from the end of a failed target's output.
@@ -111,7 +111,7 @@ impl UsualTargets {
 }
 
 impl Drop for UsualTargets {
-    /// Ends the build, which may still be running if a check has failed.
+    /// Stops the build, which may still be running if a check has failed.
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -178,7 +178,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the directory that holds everything that belongs to the targets.
+/// Returns the directory for the build of the targets, their corpora and their findings.
 fn fuzz_directory() -> PathBuf {
     target_directory().join("fuzz")
 }

@@ -11,7 +11,7 @@ use rustix::fs::{StatVfsMountFlags, statvfs};
 /// The usual file system in memory.
 const MEMORY: &str = "/dev/shm";
 
-/// The maximum space that the tests may need.
+/// The maximum space that the tests may need, in bytes.
 const NEEDED: u64 = 4 << 30;
 
 /// A directory for temporary files. It is removed at the end.
@@ -30,7 +30,7 @@ impl ScratchDirectory {
         Ok(ScratchDirectory(path))
     }
 
-    /// Lets a program put its temporary files here.
+    /// Makes a program put its temporary files into this directory.
     pub(crate) fn give_to<'c>(&self, command: &'c mut Command) -> &'c mut Command {
         command.env("TMPDIR", &self.0)
     }

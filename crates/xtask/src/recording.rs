@@ -24,7 +24,7 @@ const CELL_WIDTH: f64 = 7.8;
 const CELL_HEIGHT: usize = 18;
 const MARGIN: usize = 14;
 
-/// The pauses between two lines and after the last line, in seconds.
+/// The pauses between lines and after the last line, in seconds.
 const LINE_TIME: f64 = 0.22;
 const LAST_TIME: f64 = 6.0;
 

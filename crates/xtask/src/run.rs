@@ -21,7 +21,7 @@ pub(crate) fn target_directory() -> PathBuf {
     target.map_or_else(|| repository().join("target"), Path::to_owned)
 }
 
-/// Prepares a command for the cargo that runs this program.
+/// Prepares a cargo command. Uses the same cargo that started this program.
 pub(crate) fn cargo() -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(cargo);
@@ -71,7 +71,7 @@ fn copy_lines(from: Option<impl Read>, mut to: impl Write) -> String {
     let mut all = String::new();
     for line in from.into_iter().flat_map(|from| BufReader::new(from).split(b'\n')).flatten() {
         let line = String::from_utf8_lossy(&line) + "\n";
-        // A closed terminal does not end the tests.
+        // A closed terminal must not end the tests.
         let _ = to.write_all(line.as_bytes());
         all += &line;
     }

@@ -1,15 +1,15 @@
-//! Servers of object storage for the tests of a fleet's checkpoints.
+//! Object storage servers for the tests of a fleet's checkpoints.
 
 use crate::agents::{AgentCache, FetchError};
 use crate::clients::install_from_pypi;
 
-/// The version of moto, a server of the S3 protocol.
+/// The version of moto, a server that speaks the S3 protocol.
 const MOTO: &str = "5.2.5";
 
-/// The version of gcp-storage-emulator, a server of Google Cloud Storage.
+/// The version of gcp-storage-emulator, an emulator of Google Cloud Storage.
 const GOOGLE: &str = "2026.7.19";
 
-/// The version of Azurite, a server of Azure Blob Storage. Later versions need a newer Node.
+/// The version of Azurite, an emulator of Azure Blob Storage. Later versions need a newer Node.
 const AZURITE: &str = "3.35.0";
 
 /// Installs the servers that are missing. Tests are skipped if their server cannot be installed.

@@ -22,7 +22,7 @@ const PROGRAMS: [(&str, &str); 3] = [("git", "git"), ("setpriv", "util-linux"), 
 const OPTIONAL_PROGRAMS: [(&str, &str); 4] =
     [("zsh", "zsh"), ("fish", "fish"), ("psql", "postgresql"), ("mkfs.btrfs", "btrfs-progs")];
 
-/// The targets with tests, except for doc tests, which cargo cannot build in advance.
+/// The options that select all tests except doc tests, which cargo cannot build in advance.
 const ALL_BUT_DOC: [&str; 4] = ["--lib", "--bins", "--tests", "--examples"];
 
 /// Checks and tests everything. The closing lines count the tests, even if some have failed.

@@ -59,10 +59,10 @@ class TakebackSaver(BaseCheckpointSaver[int]):
     With a ``workspace``, the files in that directory are captured whenever LangGraph stores a
     checkpoint. `rollback` restores them, and `fork` copies them.
 
-    Data that a method has stored survives the death of any process.
+    Data that a method has stored is not lost if a process is killed.
 
-    ``takeback`` is a client that the saver shares. Without it, the saver starts takeback with the
-    client's ``options``, and ends takeback when the saver is closed.
+    ``takeback`` is an existing client for the saver to use. Without one, the saver starts takeback
+    with ``options``, which are those of the client, and stops takeback when the saver is closed.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class TakebackSaver(BaseCheckpointSaver[int]):
         self._workspace = find_workspace(self.takeback, app, workspace)
 
     def close(self) -> None:
-        """Ends takeback, if this saver has started it."""
+        """Stops takeback, if this saver started it."""
         if self._owns_client:
             self.takeback.close()
 
@@ -101,7 +101,7 @@ class TakebackSaver(BaseCheckpointSaver[int]):
     # Checkpoints
 
     def get_tuple(self, config: RunnableConfig) -> Optional[CheckpointTuple]:
-        """Returns the checkpoint of a configuration, or the latest one of its thread."""
+        """Returns the checkpoint that a configuration names, or the latest one of its thread."""
         state = self._get_state(config)
         return None if state is None else decode_state(self.serde, state)
 
@@ -135,7 +135,7 @@ class TakebackSaver(BaseCheckpointSaver[int]):
         """Stores a checkpoint after capturing its files."""
         thread, namespace, id = thread_of(config), namespace_of(config), checkpoint["id"]
         files: Optional[str] = None
-        # The steps of a subgraph are part of a single step of the graph.
+        # The steps of a subgraph belong to one step of the graph, and are not captured separately.
         if self._workspace is not None and not namespace:
             files = self._workspace.capture(config, checkpoint, metadata)
 
@@ -168,7 +168,7 @@ class TakebackSaver(BaseCheckpointSaver[int]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Stores the results of a task after a checkpoint."""
+        """Stores the results of a task in the step after a checkpoint."""
         encoded = [
             {
                 "position": WRITES_IDX_MAP.get(channel, position),
@@ -213,7 +213,7 @@ class TakebackSaver(BaseCheckpointSaver[int]):
             self.takeback.threads_copy(self.app, source, target)
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Deletes all checkpoints of threads, or all except the latest and those that it needs."""
+        """Deletes all checkpoints of threads, or all but the latest and the ones that it needs."""
         if strategy not in STRATEGIES:
             raise ValueError(f"unknown strategy {strategy!r}; use one of {', '.join(STRATEGIES)}")
         for thread in map(str, thread_ids):
@@ -301,13 +301,13 @@ class TakebackSaver(BaseCheckpointSaver[int]):
         )
 
     def _repeat(self, request: Callable[[], Result]) -> Result:
-        """Makes a request, and repeats it once if takeback died. Repeating it is always safe."""
+        """Makes a request that is safe to repeat, and repeats it once if takeback died."""
         try:
             return request()
         except ServerDiedError:
             return request()
 
-    # In asyncio, requests are made in other threads.
+    # The asynchronous methods make their requests in other threads.
 
     async def aget_tuple(self, config: RunnableConfig) -> Optional[CheckpointTuple]:
         return await asyncio.to_thread(self.get_tuple, config)

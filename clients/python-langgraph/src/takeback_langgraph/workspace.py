@@ -15,9 +15,9 @@ from .encoding import thread_of
 
 logger = logging.getLogger(__name__)
 
-#: The name under which takeback knows the sessions of graphs.
+#: The name of the agent in takeback's sessions for graphs.
 AGENT = "langgraph"
-#: The setting in which LangGraph passes on the argument `durability`.
+#: The key of a configuration in which LangGraph passes on the argument `durability`.
 DURABILITY = "__pregel_durability"
 #: The maximum length of a prompt that is not taken from a message.
 MAX_PROMPT = 2000

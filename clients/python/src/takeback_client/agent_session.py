@@ -32,7 +32,7 @@ class AgentSession:
 
     @property
     def id(self) -> str:
-        """The id of the session in the ledger, for use with the methods about sessions."""
+        """The id of the session in the ledger, as the methods about sessions expect it."""
         return f"{self._who['agent']}:{self._who['session']}"
 
     def start(self) -> Report:
@@ -79,7 +79,7 @@ class AgentSession:
         try:
             self.end()
         except TakebackError:
-            # An exception from the agent matters more than a failure to report its end.
+            # An exception from the agent matters more than a failure to report the session's end.
             if kind is None:
                 raise
 
@@ -125,6 +125,6 @@ class ToolCall:
         try:
             self._takeback.tool_after(**self._params, outcome=outcome)
         except TakebackError:
-            # An exception from the tool matters more than a failure to report the end of its call.
+            # An exception from the tool matters more than a failure to report the end of the call.
             if kind is None:
                 raise

@@ -36,10 +36,10 @@ class Takeback(AboutMethods, AgentMethods, CheckpointMethods, SessionMethods, Th
     next request starts a new process. All state is on disk, so nothing else is lost.
 
     ``directory`` is the directory to work in; by default, the working directory of this process.
-    ``program`` is the name or path of takeback, ``home`` its home directory. takeback gets
-    ``environment`` in place of the environment of this process. ``timeout`` is in seconds; None
-    waits forever. ``on_warning`` gets each line of takeback's standard error, in another thread; by
-    default the line is printed.
+    ``program`` is the name or path of takeback, and ``home`` is its home directory. takeback gets
+    ``environment`` in place of the environment of this process. ``timeout`` is in seconds; with
+    None, a request waits forever. ``on_warning`` gets each line of takeback's standard error, in
+    another thread; by default, the line is printed.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Takeback(AboutMethods, AgentMethods, CheckpointMethods, SessionMethods, Th
         model: Optional[str] = None,
         parent: Optional[Name] = None,
     ) -> AgentSession:
-        """Returns a session of your agent, which fills in these parameters of each report."""
+        """Returns a session of your agent, which adds these parameters to each report."""
         return AgentSession(self, agent, session, model, parent)
 
     @property
@@ -97,7 +97,7 @@ class Takeback(AboutMethods, AgentMethods, CheckpointMethods, SessionMethods, Th
         return self._connection.server_pid()
 
     def close(self, seconds: float = 10.0) -> None:
-        """Ends takeback, and waits up to this long until it has exited.
+        """Stops takeback, and waits up to ``seconds`` for it to exit.
 
         A process that is still completing a late checkpoint is not killed. It exits by itself.
         """

@@ -26,7 +26,7 @@ _FIRST_LINE_BYTES = 1 << 20
 
 
 class Connection:
-    """Starts ``takeback rpc``, and restarts it for the next request if it has ended.
+    """Starts ``takeback rpc``, and restarts it for the next request if it has exited.
 
     Each request is sent at most once. Threads take turns, because takeback answers one request at a
     time.
@@ -60,7 +60,7 @@ class Connection:
             self._lock.release()
 
     def start(self, seconds: Optional[float]) -> None:
-        """Starts takeback, unless it is running."""
+        """Starts takeback, unless it is already running."""
         deadline = Deadline(seconds)
         self._lock_before(deadline, "initialize")
         try:
@@ -69,7 +69,7 @@ class Connection:
             self._lock.release()
 
     def close(self, seconds: float) -> None:
-        """Ends takeback. First waits for any request that another thread has sent."""
+        """Stops takeback, after waiting for any request that another thread has sent."""
         if os.getpid() != self._owner:
             return
         with self._lock:
@@ -82,7 +82,7 @@ class Connection:
 
     def _lock_before(self, deadline: Deadline, method: str) -> None:
         if os.getpid() != self._owner:
-            # Two processes would read each other's answers.
+            # Otherwise, two processes would read each other's answers.
             hint = "create a client in each process"
             raise ClosedError(f"this client belongs to process {self._owner}", hint)
         remaining = deadline.remaining()

@@ -52,10 +52,10 @@ class RequestTimeoutError(TakebackError, TimeoutError):
 
 
 class ServerDiedError(TakebackError):
-    """``takeback rpc`` ended before it answered a request, so the outcome is unknown.
+    """``takeback rpc`` exited before it answered a request, so the outcome is unknown.
 
     The next request starts a new process. The failed request is never sent again; the next
-    operation in the workspace finishes or reverts work that was cut off.
+    operation in the workspace finishes or reverts the interrupted work.
     """
 
     def __init__(self, method: str, exit_code: Optional[int], warnings: List[str]) -> None:
@@ -64,7 +64,7 @@ class ServerDiedError(TakebackError):
             message += ": " + " / ".join(warnings)
         super().__init__(message, "list the checkpoints to see what was done")
         self.exit_code = exit_code
-        """The exit code, negative if a signal ended the process; None if it is unknown."""
+        """The exit code, negative if a signal killed the process; None if it is unknown."""
         self.warnings = warnings
         """The last lines that the process wrote to standard error."""
 

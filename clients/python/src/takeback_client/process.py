@@ -18,7 +18,7 @@ from .errors import ProtocolError, RequestTimeoutError, ServerDiedError, StartEr
 _CHUNK = 1 << 16
 #: The maximum number of lines from standard error that an error shows.
 _SHOWN_WARNINGS = 5
-#: The seconds to wait for a process that has closed its output.
+#: The seconds to wait for a process to exit after it has closed its output.
 _EXIT_WAIT = 5.0
 
 
@@ -64,7 +64,7 @@ class ServerProcess:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 bufsize=0,
-                # Ctrl-C in the agent's terminal must not end takeback.
+                # Ctrl-C in the agent's terminal must not stop takeback.
                 start_new_session=True,
             )
         except OSError as error:
@@ -107,7 +107,7 @@ class ServerProcess:
         return answer
 
     def close(self, seconds: float) -> None:
-        """Closes the pipes and waits for the process to end.
+        """Closes the pipes and waits for the process to exit.
 
         A process that is still completing a late checkpoint is left alone. It exits by itself.
         """
@@ -144,7 +144,7 @@ class ServerProcess:
         except BlockingIOError:
             pass
         except BrokenPipeError:
-            # Ignore this error: the output ends, too, and the exit code says more about the cause.
+            # Ignore this error: the process has exited, and its exit code says more.
             self._outgoing = memoryview(b"")
 
     def _read_some(self) -> bool:
@@ -180,7 +180,7 @@ class ServerProcess:
         return ServerDiedError(method, self._process.poll(), list(self._warnings))
 
     def _listen(self) -> None:
-        """Reads standard error until the process ends, and waits for its exit code."""
+        """Reads standard error to its end, and waits for the exit code of the process."""
         with self._errors:
             for line in self._errors:
                 self._pass_on(line.decode("utf-8", "replace").rstrip("\n"))
@@ -191,5 +191,5 @@ class ServerProcess:
         try:
             self._on_warning(warning)
         except Exception:
-            # A full pipe would stop takeback, so the rest must still be read.
+            # A full pipe would block takeback, so the remaining lines must still be read.
             traceback.print_exc()

@@ -32,7 +32,7 @@ pub(super) fn take_back(opened: &Opened, session: &str) -> Option<Resume> {
         InPlace::Never => None,
         InPlace::Daemon => ask_daemon(opened, rewind, session),
         InPlace::Plugin => {
-            // Cline does not say in which of its sessions the user types a command.
+            // Cline does not say in which of its sessions the user typed the command.
             let is_typed_here = opened.typed_in() == Some(rewind.agent);
             let is_hidden = is_typed_here && hidden::update(opened, rewind, session).is_ok();
             is_hidden.then(|| stay(opened, rewind, session)).flatten()
@@ -40,10 +40,10 @@ pub(super) fn take_back(opened: &Opened, session: &str) -> Option<Resume> {
     }
 }
 
-/// Has the daemon take back the conversation of a session if it is open and no turn is running. If
-/// the user typed the command in this conversation, the turn in which it was typed is still
-/// running. In that case, this function takes nothing back, and [`take_back_when_idle`] must
-/// follow.
+/// Has the daemon take back the conversation of a session, if the conversation is open and no turn
+/// is running. If the user typed the command in this conversation, the turn in which it was typed
+/// is still running. In that case, this function takes nothing back, and [`take_back_when_idle`]
+/// must follow.
 fn ask_daemon(opened: &Opened, rewind: &Rewind, session: &str) -> Option<Resume> {
     let is_typed_here = opened.typed_in() == Some(session);
     let point = find_point(opened, rewind, session).ok()??;

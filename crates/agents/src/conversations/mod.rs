@@ -56,9 +56,8 @@ pub enum ConversationError {
     Open(#[from] OpenError),
 }
 
-/// After a rollback, determines how the agent can continue its own conversation from the point to
-/// which the session was rewound in the ledger: see
-/// [`OwnConversations`](takeback_undo::OwnConversations).
+/// Determines how the agent can continue its own conversation after a rollback, from the point to
+/// which the ledger rewound the session. See [`OwnConversations`](takeback_undo::OwnConversations).
 pub fn follow_session(opened: &Opened, session: &str) -> Result<Option<Resume>, String> {
     let (agent, id) = session.split_once(':').unwrap_or_default();
     // A subagent's conversation is part of its parent's.
@@ -71,7 +70,7 @@ pub fn follow_session(opened: &Opened, session: &str) -> Result<Option<Resume>, 
     continue_session(opened, session, None).map(Some).map_err(|error| error_chain(&error))
 }
 
-/// Generates an id for a fork that the session's own agent can continue: see
+/// Generates an id for a fork that the session's own agent can continue. See
 /// [`OwnConversations`](takeback_undo::OwnConversations).
 pub fn name_fork(session: &str) -> Option<String> {
     let (agent, _) = session.split_once(':')?;
@@ -179,7 +178,7 @@ impl Conversation {
         undone.filter_map(|message| message.origin.clone()).collect()
     }
 
-    /// Returns true if no message to keep is in the agent's log.
+    /// Returns true if none of the messages to keep are in the agent's log.
     fn is_empty(&self) -> bool {
         self.kept_messages().all(|message| message.origin.is_none() && !message.inherited)
     }
@@ -214,7 +213,7 @@ impl Conversation {
         }
     }
 
-    /// Returns the first message to leave out that is in the agent's log.
+    /// Returns the first message in the agent's log that comes after the last message to keep.
     fn first_gone(&self) -> Option<GoneMessage<'_>> {
         let gone = self.messages.iter().filter(|message| message.seq > self.last());
         gone.filter_map(|message| {
@@ -285,7 +284,7 @@ fn copy_logs(
             ..conversation.request(opened, log, &kept, &own_directory)
         };
         let copy = rewind.prepare_copy(&request).map_err(ConversationError::from);
-        // If no log can be copied, the reason for the newest log is the most useful one.
+        // If no log can be copied, the error for the newest log is the most useful one.
         if copy.is_ok() || matches!(outcome, Err(ConversationError::NoLog)) {
             outcome = copy;
         }
@@ -352,8 +351,8 @@ fn find_logs(opened: &Opened, agent: &str, id: &str) -> Vec<LogRef> {
     logs
 }
 
-/// Among the logs that the agent would continue, finds the one that contains exactly these
-/// messages.
+/// Among the logs that the agent would continue, finds the one that contains exactly the messages
+/// in `kept`.
 fn find_log_at<'l>(
     opened: &Opened,
     rewind: &Rewind,

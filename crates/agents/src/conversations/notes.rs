@@ -33,13 +33,13 @@ const MADE: &str = "json";
 #[derive(Serialize, Deserialize)]
 pub(super) struct CopyNote {
     agent: String,
-    /// The session that was copied, as the ledger names it.
+    /// The id of the copied session in the ledger.
     parent: String,
     /// The number of the last message in the copy.
     last: i64,
     /// The agent's own id for the new session.
     session: String,
-    /// The name of the new log in its bookmark.
+    /// The name by which a bookmark refers to the new log.
     log: String,
     /// The number of messages in the log.
     messages: usize,
@@ -59,9 +59,9 @@ pub(super) struct CopyNote {
 #[derive(Clone, Debug, Serialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct MadeCopy {
-    /// The session of the copy, as the ledger names it.
+    /// The id of the copy's session in the ledger.
     pub session: String,
-    /// The session that was copied.
+    /// The id of the copied session in the ledger.
     pub parent: String,
     pub log: PathBuf,
 }

@@ -35,7 +35,7 @@ impl Installer<'_> {
             restore_file(&mut record, change).map_err(InstallError::io(&change.path))??;
         }
         // Remove files from the record once they contain nothing from takeback. If the whole
-        // project is missing, keep its files in the record: perhaps its disk is only unmounted.
+        // project is missing, keep its files in the record: its disk may only be unmounted.
         let remaining = self.plan_uninstall(plan.agent, &plan.scope)?;
         let project = plan.scope.project();
         let is_missing = project.is_some_and(|project| !project.exists());

@@ -1,5 +1,5 @@
-//! Adding, updating and removing the agents that an editor starts through takeback. Everything else
-//! in the editor's settings stays unchanged.
+//! Adding, updating and removing the entries for the agents that an editor starts through takeback.
+//! Everything else in the editor's settings stays unchanged.
 
 use std::path::Path;
 
@@ -14,8 +14,8 @@ use crate::wiring::{Program, ServerEntries};
 /// The setting that lists the agents.
 const KEY: &str = "agent_servers";
 
-/// Adds the agents to the text, replacing all earlier takeback entries. If the user has an entry
-/// with the same name, that entry is kept.
+/// Adds the entries for the agents to the text, replacing all earlier takeback entries. If the user
+/// has an entry with the same name, that entry is kept.
 pub(super) fn add_servers(
     text: &str,
     servers: &ServerEntries,
@@ -52,7 +52,7 @@ pub(super) fn add_servers(
     Ok(format!("{bom}{root}"))
 }
 
-/// Removes takeback's agents from the text. Returns `None` if there are none.
+/// Removes takeback's entries from the text. Returns `None` if there are none.
 pub(super) fn remove_servers(
     text: &str,
     mark: &CommandMark<'_>,

@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::parse_config;
 use crate::agent_table::AGENTS;
 
-/// True if a new version of a settings file has all of takeback's entries that the present version
-/// has, and does not disable hooks that are enabled now.
+/// True if a new version of a settings file keeps all of takeback's entries, and does not disable
+/// hooks that are enabled in the present version.
 pub(super) fn keeps_hooks(path: &Path, present: &str, new: &str) -> bool {
     let Ok(present) = parse_config(path, present) else { return !present.contains("takeback") };
     // An agent cannot run hooks from a file that cannot be parsed.

@@ -59,7 +59,7 @@ pub fn find_hook_files(takeback_home: &Path) -> Vec<HookFile> {
 
 /// The environment of an installation: directories, variables, and the program to run.
 pub struct Installer<'a> {
-    /// Takeback's own directory.
+    /// Takeback's home directory.
     pub takeback_home: &'a Path,
     /// The user's home directory.
     pub user_home: &'a Path,

@@ -91,7 +91,7 @@ impl Installer<'_> {
         Ok(())
     }
 
-    /// Plans the agents that an editor starts through takeback.
+    /// Plans the entries for the agents that an editor starts through takeback.
     fn plan_servers(
         &self,
         plan: &mut InstallPlan,

@@ -121,7 +121,7 @@ impl InstallRecord {
     }
 
     /// Records a file that is about to be written, and the directories that are about to be created
-    /// for it. The record is durable when this returns.
+    /// for it. The record is durable when this method returns.
     pub(super) fn add_file(
         &mut self,
         path: &Path,

@@ -44,9 +44,9 @@ fn entry_ref(line: &Value, context: &ReadContext<'_>) -> Option<EntryRef> {
 }
 
 /// Returns the part of a log's name that distinguishes the log from the session's first log. When
-/// the user rewinds the conversation inside Codex, it continues in another log. The line numbers in
-/// that log continue from the point to which the user went back, so the same numbers occur in both
-/// logs.
+/// the user rewinds a conversation inside Codex, Codex continues the conversation in another log.
+/// The line numbers in that log continue from the point to which the user went back, so the same
+/// numbers occur in both logs.
 pub(crate) fn generation<'p>(path: &'p Path, session: &str) -> Option<&'p str> {
     let (name, generation) = path.file_stem()?.to_str()?.rsplit_once('_')?;
     name.ends_with(session.rsplit('/').next()?).then_some(generation)

@@ -97,7 +97,7 @@ impl LogFormat {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let is_chat = || path.components().any(|component| component.as_os_str() == "chats");
         self.endings.iter().any(|ending| name.ends_with(ending))
-            // These agents keep other files with the same endings outside `chats`.
+            // Gemini CLI and Qwen Code keep other files with the same endings outside `chats`.
             && (!matches!(self.agent, "gemini" | "qwen") || is_chat())
     }
 

@@ -1,6 +1,6 @@
-//! Claude Code and Qwen Code: each line names the line before it. A log may contain branches that
-//! the user left in an earlier rewind, so only the chain that leads to the last line to keep is
-//! copied.
+//! Claude Code and Qwen Code: each line names its parent, which is an earlier line. A log may
+//! contain branches that the user abandoned in an earlier rewind, so only the chain that leads to
+//! the last line to keep is copied.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -1,4 +1,4 @@
-//! Compares a copy with the messages to keep, by reading the copy as takeback reads every log.
+//! Compares a copy with the messages to keep, by reading the copy in the same way as any other log.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -54,8 +54,8 @@ pub(super) fn check_pages(
     Ok(())
 }
 
-/// Returns true if the pages of a log have exactly these messages. `origins` maps ids that differ
-/// from those in the original to the original ids.
+/// Returns true if the pages of a log have exactly these messages. `origins` maps ids in the log to
+/// ids in the original, where the two differ.
 pub(super) fn has_exactly(
     pages: &[LogPage],
     kept: &BTreeSet<String>,

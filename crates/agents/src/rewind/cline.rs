@@ -9,8 +9,8 @@ use takeback_base::{foreign, hex};
 
 use super::{Copy, Cut, RewindError};
 
-/// Copies a session up to the anchor, the first message to leave out. Messages that were already
-/// left out earlier are not copied.
+/// Copies a session up to the anchor, the first message to leave out. Messages that were taken back
+/// earlier are not copied either.
 pub(super) fn cut(cut: &Cut<'_>) -> Result<Copy, RewindError> {
     let malformed = |_| RewindError::UnknownFormat("it is not JSON");
     let mut document: Value = serde_json::from_slice(cut.bytes).map_err(malformed)?;
@@ -41,8 +41,8 @@ pub(super) fn cut(cut: &Cut<'_>) -> Result<Copy, RewindError> {
     Ok(copy)
 }
 
-/// A part of a message, by which takeback's plugin recognizes the message in a request. Cline sends
-/// messages without their ids.
+/// A part of a message, by which takeback's plugin recognizes the message in a request, because
+/// Cline sends messages without their ids.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct MessagePart {
     /// The id of a call, or a digest of the text.

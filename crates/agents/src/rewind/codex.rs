@@ -42,7 +42,7 @@ fn cut_log(cut: &Cut<'_>, known: BTreeMap<String, String>) -> Result<Copy, Rewin
     Ok(Copy { origins, ..Copy::of_log(path, join_lines(text.iter().map(String::as_str))) })
 }
 
-/// Finds the id of the turn that begins with a prompt.
+/// Finds the id of the turn that begins with the anchor, which must be a prompt.
 pub(super) fn find_turn(cut: &Cut<'_>) -> Result<String, RewindError> {
     let whole = read_whole_log(cut.path, cut.bytes)?;
     let (bytes, known) = match &whole {

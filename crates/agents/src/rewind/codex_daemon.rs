@@ -109,7 +109,7 @@ impl Daemon {
               Sec-WebSocket-Key: dGFrZWJhY2sgY2xpZW50IQ==\r\nSec-WebSocket-Version: 13\r\n\r\n",
         )?;
         let mut answer = Vec::new();
-        // The daemon may send frames immediately after the handshake.
+        // Read single bytes, because the daemon may send frames immediately after the handshake.
         while !answer.ends_with(b"\r\n\r\n") {
             let mut byte = [0];
             self.stream.read_exact(&mut byte)?;

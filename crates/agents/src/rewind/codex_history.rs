@@ -1,6 +1,6 @@
-//! The whole history of a Codex conversation. After a fork, or after the user rewound it inside
-//! Codex, a new log contains only what came later. Its header names the log that it continues, and
-//! the point in that log from which it continues.
+//! The whole history of a Codex conversation. After a fork, or after the user rewinds the
+//! conversation inside Codex, a new log contains only what comes later. Its header names the log
+//! that it continues, and the point in that log from which it continues.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::logs::{codex_generation, log_format};
 /// The maximum number of logs in a chain.
 const MAX_LOGS: usize = 64;
 
-/// A log joined with those that it continues, as if Codex had written everything into one log.
+/// A log joined with the logs that it continues, as if Codex had written everything into one log.
 pub(super) struct WholeLog {
     pub(super) content: Vec<u8>,
     /// A map from the id of an entry in `content` to its id in the ledger, if the two differ.
@@ -29,8 +29,8 @@ struct Piece {
     header: Value,
 }
 
-/// Reads a log together with those that it continues. Returns `None` if the log does not continue
-/// another one.
+/// Reads a log together with the logs that it continues. Returns `None` if the log does not
+/// continue another one.
 pub(super) fn read_whole_log(path: &Path, bytes: &[u8]) -> Result<Option<WholeLog>, RewindError> {
     let mut pieces = vec![Piece::parse(path.to_owned(), bytes.to_vec())?];
     loop {
@@ -107,7 +107,7 @@ impl Piece {
 /// point.
 fn find_base(piece: &Piece) -> Result<Piece, RewindError> {
     let base = &piece.header["history_base"];
-    let unknown = RewindError::UnknownFormat("the log that it continues is not found");
+    let unknown = RewindError::UnknownFormat("the log that it continues was not found");
     let end = base["end_byte_offset"].as_u64().and_then(|end| usize::try_from(end).ok());
     let (Some(id), Some(end), Some(number)) =
         (base["thread_id"].as_str(), end, base["end_ordinal_exclusive"].as_u64())

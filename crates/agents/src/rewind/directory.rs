@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{Cut, RewindError};
 
 /// The maximum length of the name that Claude Code and Qwen Code give to the directory of a
-/// project. Each of them shortens longer names in its own way.
+/// project. Each of the two agents shortens longer names in its own way.
 const MAX_SLUG: usize = 200;
 
 /// The directory of a workspace and that of its fork.
@@ -40,8 +40,8 @@ impl MovedDirectory<'_> {
 }
 
 /// Returns the directory for the log of a copy. If the working directory stays the same, this is
-/// `logs`, the directory of the original's log. Otherwise, the rule `name_of` derives its name from
-/// the new working directory. `started_in` is the working directory of the original.
+/// `logs`, the directory of the original's log. Otherwise, `name_of` derives the name of the
+/// directory from the new working directory. `started_in` is the working directory of the original.
 pub(super) fn place_logs(
     cut: &Cut<'_>,
     logs: &Path,

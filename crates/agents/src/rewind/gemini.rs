@@ -1,8 +1,8 @@
-//! Gemini CLI: a log that only grows. A copy can be anywhere, because Gemini CLI accepts the path
-//! of a log. takeback keeps the copy with its own files, because Gemini CLI deletes logs that it
-//! considers empty.
+//! Gemini CLI: a log that only grows. A copy can be in any directory, because Gemini CLI can open a
+//! log by its path. takeback keeps the copy with its own files, because Gemini CLI deletes logs
+//! that it considers empty.
 //!
-//! A running Gemini CLI loads conversations that were saved with `/chat save`, so takeback also
+//! A running Gemini CLI can load conversations that were saved with `/chat save`, so takeback also
 //! writes the copy as such a saved conversation.
 
 use std::collections::BTreeSet;

@@ -1,5 +1,5 @@
 //! Takes an agent's own conversation back to an earlier point, by writing a copy of its log that
-//! ends there.
+//! ends at that point.
 //!
 //! A table, [`REWINDS`], lists how this is done for each agent. The original is never changed, so
 //! going forward again means continuing the original. A copy is written only if everything about it
@@ -235,16 +235,16 @@ impl Rewind {
         Ok(PreparedCopy::of_files(new, copy, pages))
     }
 
-    /// Finds the agent's own id of the first turn that a request leaves out. Makes the same checks
-    /// as before a copy is written.
+    /// Finds the agent's own id for the first turn that a request leaves out. Makes all the checks
+    /// that [`Rewind::prepare_copy`] makes.
     pub(crate) fn find_turn(&self, request: &RewindRequest<'_>) -> Result<String, RewindError> {
         self.prepare_copy(request)?;
         let bytes = foreign::read_regular(&request.log.path, MAX_LOG)?;
         request.with_cut(&bytes, "", codex::find_turn)
     }
 
-    /// Lists the parts of all messages in a log, and marks those that a copy leaves out. Makes the
-    /// same checks as before a copy is written.
+    /// Lists the parts of all messages in a log, and marks those that a copy leaves out. Makes all
+    /// the checks that [`Rewind::prepare_copy`] makes.
     pub(crate) fn list_parts(
         &self,
         request: &RewindRequest<'_>,
@@ -294,8 +294,8 @@ impl Rewind {
         Ok(check::has_only(&pages, known, &origins))
     }
 
-    /// Reads a log, and the logs that it continues. Also returns the entries whose ids differ from
-    /// those in the ledger.
+    /// Reads a log, and the logs that it continues. Also returns a map from ids in the log to ids
+    /// in the ledger, where the two differ.
     fn read_whole(
         &self,
         log: &LogRef,
@@ -332,8 +332,8 @@ impl Rewind {
         vec![self.program.to_owned()]
     }
 
-    /// Returns the line to type into the running agent to continue a session, if it has such a
-    /// line. `logs` is the directory of the agent's logs.
+    /// Returns the line to type into the running agent to continue a session, if the agent has such
+    /// a line. `logs` is the directory of the agent's logs.
     pub fn typed(&self, session: &str, logs: Option<&Path>) -> Option<String> {
         let line = self.typed?;
         match line.contains("{saved}") {

@@ -1,5 +1,5 @@
-//! opencode: all sessions are in one database, which only opencode writes to. opencode imports a
-//! document with the messages to keep, all of which need new ids.
+//! opencode: all sessions are in one database, which only opencode writes to. To make a copy,
+//! takeback builds a document with the messages to keep, under new ids, which opencode imports.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
@@ -18,7 +18,7 @@ use super::check::{check_pages, read_pages};
 use super::{PreparedCopy, RewindError, RewindRequest};
 use crate::logs::{LogError, LogFormat, LogRef};
 
-/// The longest time that opencode may take for an import.
+/// The longest time that opencode may take to import or delete a session.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The number of random characters to replace at the end of an id. The characters before them
@@ -29,7 +29,8 @@ const TAIL: usize = 6;
 #[derive(Debug)]
 pub(super) struct Import {
     document: Value,
-    /// The directory that the session works in. opencode uses the directory in which it is started.
+    /// The directory that the session works in. opencode is started there, because it assigns an
+    /// imported session to its own working directory.
     directory: PathBuf,
     own_directory: PathBuf,
 }
@@ -58,8 +59,8 @@ pub(super) fn prepare(
     Ok(PreparedCopy::of_import(new, log, origins, pages, import))
 }
 
-/// Reads a session up to the first message to leave out. Returns it as opencode exports it, but
-/// with new ids; also returns the old id for each new id of a message.
+/// Reads a session up to the first message to leave out. Returns the session in opencode's export
+/// format, but with new ids. Also returns a map from the new id of each message to its old id.
 fn read_document(
     request: &RewindRequest<'_>,
     new: &str,
@@ -130,7 +131,8 @@ fn rename(id: &str, tail: &str) -> String {
     id.chars().take(kept).chain(tail.chars()).collect()
 }
 
-/// Writes a document to a temporary database, and reads it as takeback reads opencode's database.
+/// Writes a document to a temporary database, and reads it with the code that reads opencode's own
+/// database.
 fn read_document_pages(
     format: &LogFormat,
     document: &Value,

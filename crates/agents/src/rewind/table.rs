@@ -1,4 +1,4 @@
-//! The means of taking back the agents' own conversations: one row per agent.
+//! The ways to take back agents' own conversations: one row per agent.
 
 use super::{InPlace, Rewind, Way, chain, cline, codex, copilot, droid, gemini, pi};
 

@@ -3,7 +3,7 @@
 use sha2::{Digest, Sha256};
 use takeback_base::hex;
 
-/// The words by which every version marks a file as takeback's. The seal follows them.
+/// The words that mark a file as takeback's, in every version. The seal follows them.
 ///
 /// Never change these words: files that older versions wrote would no longer be recognized.
 const SIGNATURE: &str = "Installed by takeback ";
@@ -27,7 +27,7 @@ pub(crate) enum FileOwner {
     User,
 }
 
-/// Fills in the seal: a hash of the text with a blank seal.
+/// Fills in the seal, which is a hash of the text in which the seal is still blank.
 pub(crate) fn seal_text(text: &str) -> String {
     text.replacen(BLANK_SEAL, &compute_seal(text), 1)
 }

@@ -19,12 +19,12 @@ const DIRECTORY: &str = "TAKEBACK_COPY_DIRECTORY";
 const SESSION: &str = "TAKEBACK_COPY_SESSION";
 const POINT: &str = "TAKEBACK_COPY_POINT";
 
-/// Opens a home in a directory that holds an agent's sessions.
+/// Opens a takeback home in a directory that holds an agent's sessions.
 pub(crate) fn open(directory: &Path, agent: &str) -> Opened {
     open_typed_in(directory, agent, None)
 }
 
-/// Opens a home for a command that the user may have typed in a session of the agent.
+/// Opens a takeback home for a command that the user may have typed in a session of the agent.
 pub(crate) fn open_typed_in(directory: &Path, agent: &str, typed_in: Option<&str>) -> Opened {
     let home = directory.join("home");
     let log_directories = [(agent.to_owned(), directory.join("sessions"))].into();
@@ -91,8 +91,7 @@ fn a_copy_that_is_killed_at_any_step_is_complete_or_gone() {
         continue_session(&open(Path::new(&directory), agent), &session, Some(1)).unwrap();
         return;
     }
-    // One of these agents keeps a file for each session, the other one a directory with several
-    // files.
+    // One of these agents keeps one file per session, the other a directory with several files.
     for (agent, points) in [("claude", 6), ("copilot", 9)] {
         let (mut removed, mut recorded) = (0, 0);
         for point in 0.. {
@@ -177,7 +176,7 @@ fn a_copy_that_cannot_be_written_leaves_nothing_behind() {
     let opened = open(directory, "copilot");
     import(&opened, "copilot");
     let session = format!("copilot:{}", captured.id);
-    // A file about the session is missing, so the session cannot be copied.
+    // Without this file, the session cannot be copied.
     fs::remove_file(captured.log.path.with_file_name("workspace.yaml")).unwrap();
     let before = list_paths(directory);
     continue_session(&opened, &session, Some(1)).unwrap_err();

@@ -1,7 +1,7 @@
-//! Transcripts that tests invent, in the formats of all agents.
+//! Made-up transcripts for tests, in the formats of all agents.
 //!
-//! Each text in a transcript occurs once, so a test can tell which messages a copy has without
-//! reading it as takeback does.
+//! Each text in a transcript occurs only once. A test can therefore find out which messages a copy
+//! has by searching for their texts, without takeback's parser.
 
 use std::fs;
 use std::path::Path;
@@ -46,7 +46,7 @@ pub(crate) struct Transcript {
     agent: &'static str,
     pub(crate) said: Vec<Said>,
     lines: Vec<Value>,
-    /// The id of the entry that the next one continues.
+    /// The id of the entry that the next entry continues.
     leaf: Option<String>,
     /// The turns of the live branch, with their first and last entries.
     turns: Vec<(usize, String, Option<String>)>,
@@ -73,8 +73,8 @@ impl Transcript {
         transcript
     }
 
-    /// True if the agent's log keeps the branches that its user has left, and each entry in it
-    /// names the entry that it continues.
+    /// True if the agent's log is a tree: each entry names the entry that it continues, and
+    /// branches that the user has left stay in the log.
     pub(crate) fn is_tree(&self) -> bool {
         matches!(self.agent, "claude" | "qwen" | "pi")
     }

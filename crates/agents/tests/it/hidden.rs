@@ -71,7 +71,7 @@ impl Cline {
         self.write_log(&document);
     }
 
-    /// Opens a home for a command that the user typed inside Cline.
+    /// Opens a takeback home for a command that the user typed inside Cline.
     fn open_inside(&self) -> Opened {
         open_typed_in(self.directory.path(), "cline", Some("cline"))
     }

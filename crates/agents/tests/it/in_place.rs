@@ -202,7 +202,7 @@ fn send(stream: &mut UnixStream, head: u8, text: &str) -> std::io::Result<()> {
     stream.write_all(&frame)
 }
 
-/// Receives the next message of a client, and removes the mask.
+/// Receives the next WebSocket message from a client, and unmasks it.
 fn receive(stream: &mut UnixStream) -> std::io::Result<Value> {
     loop {
         let mut head = [0; 2];

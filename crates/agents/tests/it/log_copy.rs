@@ -161,7 +161,7 @@ pub(crate) fn show_entry(entry: &LogEntry) -> String {
     format!("{} {} {time}{told}", entry.session, entry.origin)
 }
 
-/// Lists the logs that only grow.
+/// Lists the logs that agents only append to.
 pub(crate) fn growing_logs() -> Vec<(&'static str, PathBuf)> {
     let all = LOG_FORMATS.iter().flat_map(|format| {
         logs_of(format.agent).into_iter().map(move |source| (format.agent, source))

@@ -128,7 +128,7 @@ fn an_opencode_message_with_a_huge_id_is_refused() {
 #[test]
 fn a_line_or_document_that_takes_too_much_memory_is_refused() {
     let directory = TempDir::new().unwrap();
-    // This text has only ten megabytes, but would take up gigabytes once it is parsed.
+    // This text is only ten megabytes long, but would take up gigabytes once it is parsed.
     let wide = format!("{{\"x\":[{}0]}}\n", "{},".repeat(3_500_000));
     let path = directory.path().join("x.jsonl");
     fs::write(&path, format!("{wide}{{}}\n")).unwrap();

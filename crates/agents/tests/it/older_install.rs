@@ -202,8 +202,8 @@ fn an_older_installation_is_updated_and_removed_without_its_record() {
             machine.update_all();
         }
         machine.uninstall_all();
-        // Settings files that takeback created stay: without the record, takeback cannot know that
-        // the user did not create them.
+        // Settings files that takeback created stay: without the record, takeback cannot tell them
+        // from files that the user created.
         let mut left = without_whitespace(machine.files());
         left.retain(|_, text| !matches!(text.as_str(), "" | "{}" | r#"{"version":1}"#));
         let mut before = without_whitespace(read_tree(&fixture("before")));

@@ -30,7 +30,7 @@ fn copied_as_files() -> impl Iterator<Item = &'static Rewind> {
     REWINDS.iter().filter(|rewind| rewind.agent != "opencode")
 }
 
-/// A message of a log.
+/// A message in a log.
 #[derive(Debug)]
 struct LoggedMessage {
     origin: String,
@@ -97,7 +97,7 @@ impl Session {
         self.copy_to(messages, end, None)
     }
 
-    /// Copies the conversation up to a message, perhaps for another directory, or fails.
+    /// Copies the conversation up to a message, optionally for another directory, or fails.
     fn copy_to(
         &self,
         messages: &[LoggedMessage],
@@ -149,9 +149,9 @@ impl Session {
         files
     }
 
-    /// Copies the conversation up to each message in turn. Checks that every copy has exactly the
-    /// messages before that one, and that nothing is written if a copy is impossible. Returns the
-    /// number of messages in each copy.
+    /// Copies the first message of the conversation, then the first two messages, and so on. Checks
+    /// that each copy has exactly these messages, and that nothing is written if a copy is
+    /// impossible. Returns the number of messages in each copy.
     fn copy_everywhere(&self) -> Vec<usize> {
         let messages = self.messages();
         let mut copied = Vec::new();
@@ -443,7 +443,7 @@ fn a_running_gemini_can_load_a_copy_of_its_conversation() {
         fs::read_to_string(copy.log.path.with_file_name(".project_root")).unwrap()
     };
     assert_eq!(directory_of(&copy), "/PROJECT");
-    // In another directory, no Gemini is running yet.
+    // No Gemini CLI is running in the new directory yet.
     let moved = MovedDirectory { from: Path::new("/PROJECT"), to: Path::new("/NEW") };
     let copy = session.copy_to(&messages, end, Some(moved)).unwrap();
     assert_eq!(directory_of(&copy), "/NEW");
@@ -549,8 +549,9 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Copies a transcript up to each later prompt, and as a whole. Each copy has exactly the texts
-/// before that point, and reading it yields exactly the messages before that point.
+/// Copies a transcript up to each prompt after the first, and as a whole. Checks that each copy has
+/// exactly the texts before that point, and that reading the copy yields exactly the messages
+/// before that point.
 fn copy_up_to_every_turn(agent: &'static str, steps: &[Step]) {
     let transcript = Transcript::new(agent, steps);
     let session = Session::generated(agent, &transcript);

@@ -9,11 +9,11 @@ use std::thread::Builder;
 /// The maximum number of threads that sync files at the same time.
 const THREADS: usize = 16;
 
-/// The threads that wait for files to sync. A process that takes many checkpoints starts them only
-/// once.
+/// The channels to the threads that are waiting for files to sync. The threads are kept, so a
+/// process that takes many checkpoints starts them only once.
 static IDLE: Mutex<Vec<Sender<Share>>> = Mutex::new(Vec::new());
 
-/// The files that one thread syncs, and the receiver of the result.
+/// The files that one thread syncs, and the channel for the result.
 struct Share {
     files: Vec<File>,
     done: Sender<io::Result<()>>,
@@ -69,7 +69,7 @@ fn sync_shares(shares: &Receiver<Share>, own: &Sender<Share>) {
         let result = sync_all(&files);
         drop(files);
         lock_idle().push(own.clone());
-        // The receiver waits for all results.
+        // Sending cannot fail, because the receiver waits for all results.
         let _ = done.send(result);
     }
 }

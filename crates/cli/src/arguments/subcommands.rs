@@ -7,7 +7,7 @@
 
 use std::ffi::OsString;
 
-/// The commands that have a default subcommand, each with that default. The first one is takeback
+/// The commands that have a default subcommand, each with its default. The first is takeback
 /// itself.
 const DEFAULTS: [(&str, &str); 6] = [
     ("takeback", "list"),

@@ -20,8 +20,8 @@ use crate::output::{self, Capture, Size};
 /// The smallest terminal on which the screen is useful.
 const SMALLEST: Size = Size { columns: 24, rows: 8 };
 
-/// Shows the history or the sessions on a screen. Returns `None` if the terminal cannot show the
-/// screen, or if the command has none. The command then has to run instead.
+/// Shows the history or the sessions on a screen. Returns `None` if the command has no screen, or
+/// if the terminal cannot show one. The caller must then run the command itself.
 pub(crate) fn run(command: &Command, context: &Context) -> Option<Result<ExitCode, Failure>> {
     let screen = match command {
         Command::List(arguments) if !arguments.steps => ScreenKind::History,
@@ -155,8 +155,8 @@ impl Host for TerminalHost {
     }
 }
 
-/// Replaces the default options of `less`, because they make it exit at once if the text fits on
-/// the screen.
+/// Replaces the default options of `less`, with which it would exit at once if the text fits on the
+/// screen.
 fn stay_open(words: Vec<String>) -> Vec<String> {
     match words.as_slice() {
         [program, options] if program == "less" && options == "-FRX" => {

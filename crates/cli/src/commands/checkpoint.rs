@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     pin: bool,
 }
 
-/// A checkpoint that was just taken, or the newest one if nothing has changed since it was taken.
+/// A new checkpoint, or the newest existing one if nothing has changed since it was taken.
 #[derive(Serialize)]
 pub(crate) struct CheckpointView {
     id: Oid,
@@ -45,7 +45,7 @@ pub(crate) struct CheckpointView {
     name: Option<String>,
     pinned: bool,
     files: u64,
-    /// False if nothing had changed since this checkpoint, and therefore no new one was taken.
+    /// False if no new checkpoint was taken, because nothing had changed since this one.
     new: bool,
     uncovered: Vec<Uncovered>,
 }

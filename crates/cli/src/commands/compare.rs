@@ -58,7 +58,7 @@ struct Comparison {
 struct SideView {
     directory: AnyPath,
     sessions: usize,
-    /// The number of prompts, not counting those that a fork has in common with its parent.
+    /// The number of prompts, not counting those that a fork shares with its parent.
     turns: usize,
     input_tokens: i64,
     output_tokens: i64,

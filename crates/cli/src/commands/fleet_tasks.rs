@@ -47,8 +47,8 @@ pub(super) fn list(all: bool, context: &Context) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// If the tasks are shared with a fleet, makes a task of any machine ready to continue here.
-/// Returns the id of the task.
+/// If the machines of the fleet share their tasks, makes a task of any machine ready to continue
+/// here. Returns the id of the task.
 pub(super) fn adopt(
     typed: &str,
     options: AdoptOptions<'_>,

@@ -1,4 +1,5 @@
-//! `takeback fork`: continues differently from an earlier moment, in a new directory.
+//! `takeback fork`: copies the files and the conversation of an earlier moment, so that work can
+//! continue from there in a new directory.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -18,7 +19,7 @@ use crate::output::{self, Progress};
 /// The maximum number of uncovered paths that are named without `-v`.
 const NAMED: usize = 3;
 
-/// Continue differently from an earlier moment, in a new directory
+/// Branch off from an earlier moment, in a new directory
 ///
 /// Creates a new directory with the files exactly as they were at that moment, including untracked
 /// and ignored ones, and a new session with the conversation up to that moment. A checkpoint means

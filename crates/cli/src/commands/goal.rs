@@ -186,7 +186,7 @@ pub(crate) fn run(arguments: Arguments, context: &Context) -> Result<ExitCode, F
     }
 }
 
-/// The run in which a goal is worked on.
+/// The run to which the work on a goal belongs.
 #[derive(Clone, Copy)]
 pub(crate) enum Run {
     /// A new run, with this budget or the goal's own. Nothing counts as spent yet.

@@ -94,7 +94,7 @@ pub(super) fn find_way(
     })
 }
 
-/// Starts the agent in place of this process.
+/// Replaces this process with the agent.
 pub(crate) fn start_agent(resume: &Resume) -> Result<ExitCode, Failure> {
     let (program, rest) = resume.argv.split_first().expect("a command has a program");
     let mut command = match program.as_str() {

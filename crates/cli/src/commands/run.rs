@@ -69,9 +69,9 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     }
 }
 
-/// Runs the command. The terminal also sends SIGINT and SIGQUIT to the command, so this process
-/// only has to survive them in order to capture the changes. This process passes SIGTERM and SIGHUP
-/// on to the command.
+/// Runs the command. This process ignores SIGINT and SIGQUIT, so that it can still capture the
+/// changes; the terminal sends these signals to the command as well. This process passes SIGTERM
+/// and SIGHUP on to the command.
 fn run_command(arguments: &Arguments, context: &Context) -> io::Result<ExitStatus> {
     let mut signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP])?;
     let mut command = Command::new(&arguments.command[0]);

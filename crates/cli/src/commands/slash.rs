@@ -90,7 +90,7 @@ fn answer_plugin(
 }
 
 /// Chooses the conversation to show: one whose messages were restored, or the copy that replaces
-/// the current one. Returns `None` if the current conversation continues.
+/// the current conversation. Returns `None` if the current conversation continues.
 fn choose_resume(moved: &[Value], session: &str) -> Option<Value> {
     let (agent, id) = session.split_once(':')?;
     let can_show = |moved: &&Value| {

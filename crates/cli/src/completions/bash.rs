@@ -14,9 +14,9 @@ use crate::output;
 /// The maximum width of the meaning of a choice, in columns.
 const MEANING_WIDTH: usize = 60;
 
-/// The script that bash loads. Bash splits words at colons, which occur in the ids of sessions, so
-/// the script splits the line itself, and removes from each choice the part up to the last colon
-/// that the user has typed.
+/// The script that bash loads. Bash splits words at colons, which occur in the ids of sessions. The
+/// script therefore splits the line itself, and removes from each choice the part up to the last
+/// colon that the user has typed.
 const SCRIPT: &str = r#"_takeback() {
     local line=${COMP_LINE:0:COMP_POINT} words current
     IFS=$' \t' read -ra words <<<"$line"

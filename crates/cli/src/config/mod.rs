@@ -215,7 +215,7 @@ impl Config {
 
 /// Fails if this text is not a valid config.toml.
 pub(crate) fn check(text: &str, context: &Context) -> Result<(), Failure> {
-    // The profile that the user chose may be new, and not be in the file yet.
+    // The profile that the user chose may be new, and therefore not yet in the file.
     let names = profile_names(text);
     let profile = context.profile().filter(|profile| names.iter().any(|name| name == profile));
     parse_or_explain(text, &context.home, profile).map(drop)

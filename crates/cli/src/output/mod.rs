@@ -98,7 +98,7 @@ pub(crate) fn set_colors(color: Color) {
     choice.write_global();
 }
 
-/// Sends everything that is printed from now on to this pager if it is longer than the screen.
+/// Shows all later output in this pager if it is longer than the screen.
 pub(crate) fn use_pager(words: Vec<String>) {
     // If the size is unknown, a program rather than a user may be reading the terminal.
     let mut output = output();

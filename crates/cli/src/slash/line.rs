@@ -52,8 +52,9 @@ impl<'a> SlashLine<'a> {
 
 impl ParsedLine<'_> {
     /// Checks that every word is safe. The line may come from a web page, an issue, or a file in
-    /// the project, so only the options in this list are accepted. None of them names another home,
-    /// another directory or a file outside the workspace. Returns the reason for a refusal.
+    /// the project, so only the options in this list are accepted. None of these options names
+    /// another home, another directory or a file outside the workspace. Returns the reason for a
+    /// refusal.
     pub(super) fn check(&self) -> Result<(), String> {
         let options: &[&str] = match self.name {
             "rollback" | "undo" | "redo" | "diff" => return self.takes_back().check(),

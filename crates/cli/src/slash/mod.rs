@@ -25,7 +25,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{self, CapturedOutput, capture_output};
 
-/// The names of slash commands, without the slash, with a description in a few words.
+/// Slash commands, each with its name without the slash and a short description.
 pub(crate) type SlashNames = &'static [(&'static str, &'static str)];
 
 /// The names of the commands, each with one line of help.
@@ -57,7 +57,7 @@ pub(crate) struct SlashAnswer {
     pub(crate) data: Option<Value>,
     /// The change to the conversation that the front end has to make.
     pub(crate) action: Option<SlashAction>,
-    /// True if the command was refused, or failed.
+    /// True if the command was refused or failed.
     pub(crate) failed: bool,
 }
 
@@ -177,7 +177,8 @@ fn answer_command(
     }
 }
 
-/// If a command lists the checkpoints, adds the option for lists inside an agent.
+/// Turns a command that lists the checkpoints into `list --in-agent` with the same options. Returns
+/// other commands unchanged.
 pub(crate) fn words_in_agent<'w>(words: &[&'w str]) -> Vec<&'w str> {
     match words {
         ["rollback" | "list", rest @ ..]
@@ -190,7 +191,7 @@ pub(crate) fn words_in_agent<'w>(words: &[&'w str]) -> Vec<&'w str> {
     }
 }
 
-/// Runs a command of takeback in this process. The caller has checked its words.
+/// Runs a command of takeback in this process. The caller has already checked the words.
 pub(crate) fn run_words(words: &[&str], context: &Context) -> SlashAnswer {
     let context = context.in_directory(&context.directory);
     let all = std::iter::once("takeback").chain(words.iter().copied()).map(Into::into).collect();
@@ -225,7 +226,7 @@ fn answer_goal(words: &[&str], context: &Context) -> Result<SlashAnswer, Failure
     }
 }
 
-/// Copies the conversation up to a moment and, if the user wants this, the files of that moment.
+/// Copies the conversation up to a moment and, if the user asks for them, the files of that moment.
 fn make_fork(
     words: &[&str],
     line: &SlashLine<'_>,

@@ -512,7 +512,7 @@ fn an_editor_that_is_killed_leaves_no_agent_behind() {
     talk.proxy.wait().unwrap();
 }
 
-/// True if a process exists and has not ended.
+/// Returns true if a process exists and has not ended.
 fn is_running(pid: u32) -> bool {
     let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let after = state.rsplit(") ").next().unwrap_or_default();

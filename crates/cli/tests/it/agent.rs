@@ -167,12 +167,12 @@ pub(crate) fn hook_with(
     child.wait_with_output().unwrap()
 }
 
-/// Configures a `timeout_ms` that no capture exceeds, however busy the machine is, unless the test
-/// has a configuration of its own.
+/// Sets a `timeout_ms` that no capture exceeds, even on a busy machine, unless the test has its own
+/// configuration.
 fn allow_slow_captures(base: &Path) {
     let home = base.join(".takeback");
     let mut directory = fs::DirBuilder::new();
-    // Some tests have a home that cannot be written to, or a file in its place.
+    // In some tests, the home cannot be written to, or it is a file.
     if directory.mode(0o700).recursive(true).create(&home).is_ok()
         && let Ok(mut file) = File::create_new(home.join("config.toml"))
     {

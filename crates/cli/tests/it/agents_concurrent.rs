@@ -54,7 +54,7 @@ impl KnownAgent<'_> {
         self.tell(self.events[3], call);
     }
 
-    /// Returns the fields of a call that writes a file, under this agent's names for them.
+    /// Returns the fields of a call that writes a file, with the names that this agent gives them.
     fn write(&self, path: &str) -> Value {
         let (tool, input) = match self.agent {
             "codex" => {

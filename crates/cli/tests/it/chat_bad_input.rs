@@ -155,7 +155,7 @@ fn a_turn_ends_if_the_model_makes_only_unusable_calls() {
     assert!(said.contains("keeps asking for calls that cannot be made"), "{said}");
     assert_eq!(server.requests().len(), 5);
     assert_eq!(chat_output(&session, &["chat", "--resume", "-p", "hello"]), "Hello.\n");
-    // A turn in which some calls can be made is not stopped.
+    // If the model also makes calls that can be carried out, the turn is not stopped.
     let answer = chat_output(&session, &["chat", "-p", "mixed"]);
     assert!(answer.ends_with("Enough.\n"), "{answer}");
 }

@@ -65,7 +65,7 @@ fn a_fork_with_files_works_in_a_new_directory() {
     chat_output(&session, &["chat", "--resume", &last, "-p", "add other.txt"]);
     assert_eq!(fs::read_to_string(fork.join("other.txt")).unwrap(), "new\n");
     assert_eq!((session.read("note.txt"), session.exists("other.txt")), ("second\n".into(), false));
-    // The next fork gets a name that is free, or the one that the user chooses.
+    // The directory of the next fork gets an unused name, or the name that the user chooses.
     chat_output(&session, &["chat", "--fork", "1", "--files", "-p", "hi"]);
     let before = session.base().join("project-fork-2/note.txt");
     assert_eq!(fs::read_to_string(before).unwrap(), "first\n");

@@ -27,7 +27,7 @@ fn only_id(session: &Session) -> String {
 #[test]
 fn interrupted_conversations_continue_without_a_question_if_the_settings_say_so() {
     let (model, session) = killed_chat();
-    // Without the setting, nothing happens, and the user is told what to type.
+    // Without `auto_resume`, the task is not continued, and the user is told what to type.
     let output = chat(&session, &["chat"]).stdin(Stdio::null()).output().unwrap();
     let said = text_of(&output);
     let id = only_id(&session);
@@ -35,7 +35,7 @@ fn interrupted_conversations_continue_without_a_question_if_the_settings_say_so(
     assert!(said.contains(&format!("`takeback tasks resume {id}` continues it.")), "{said}");
     assert_eq!(list_tasks(&session)[0]["state"], "interrupted");
     use_model(&session, &model.server, "auto_resume = true");
-    // With `-p`, a script runs a single turn, which does not continue another conversation.
+    // `-p` is for scripts: it runs a single turn and does not continue another conversation.
     chat_output(&session, &["chat", "-p", "hi"]);
     assert_eq!(list_tasks(&session)[1]["state"], "interrupted");
     let output = chat(&session, &["chat"]).stdin(Stdio::null()).output().unwrap();
@@ -107,8 +107,8 @@ fn the_refusal_to_resume_or_cancel_a_task_says_why() {
     assert_eq!(session.json(&["tasks", "cancel", &id])["state"], "idle");
 }
 
-/// Works on a goal: gives only an answer in the first turn, and reports in the next turn that the
-/// goal is reached.
+/// Works on a goal: only answers in the first turn, and reports in the next turn that the goal is
+/// reached.
 fn worker(request: &Request) -> Reply {
     let finish = json!({ "status": "reached", "summary": "it works" });
     match (request.last_text(), request.last_result()) {

@@ -27,7 +27,7 @@ fn wait_for_prompt(terminal: &PseudoTerminal) {
     terminal.wait_until("the next prompt", |screen| screen.trim_end().ends_with("\n>"));
 }
 
-/// Counts the requests whose last prompt is this one.
+/// Counts the requests whose last prompt is `prompt`.
 fn count_prompts(server: &Server, prompt: &str) -> usize {
     let requests = server.requests();
     requests.iter().filter(|request| request.last_text() == prompt).count()

@@ -185,7 +185,7 @@ Everyday:
   undo         Take back what the agent changed in its last turn, and keep everything else
   redo         Redo what `takeback rollback undo` undid
   checkpoint   Take a checkpoint of this workspace now
-  fork         Continue differently from an earlier moment, in a new directory
+  fork         Branch off from an earlier moment, in a new directory
   compare      Compare the files of two directories, and the cost of the agents' work there
   resume       Continue a conversation of any agent, in its directory
   search       Search all messages, tool names and tool calls

@@ -63,8 +63,8 @@ fn a_killed_rollback_leaves_files_and_conversation_at_the_same_point() {
         let mut child = session.start(&["rollback", turn.as_str().unwrap()]);
         let last = &names[round * 10 % names.len()];
         while child.try_wait().unwrap().is_none() {
-            // In one of ten rounds, the rollback is killed as soon as there is a journal; in the
-            // others, when it has restored some of the files.
+            // In one of every ten rounds, the rollback is killed as soon as there is a journal; in
+            // the others, when it has restored some of the files.
             let is_far_enough = round % 10 == 0 || session.read(last) == "1\n";
             if journal.exists() && is_far_enough {
                 break;

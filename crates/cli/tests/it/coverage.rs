@@ -1,5 +1,5 @@
-//! Changes in coverage: a file that becomes covered does not count as created, and a file that
-//! becomes uncovered does not count as deleted.
+//! Changes in coverage: a file that becomes covered is not treated as created, and a file that
+//! becomes uncovered is not treated as deleted.
 
 use std::fs;
 

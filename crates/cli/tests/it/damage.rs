@@ -51,7 +51,7 @@ fn a_manual_checkpoint_reports_that_a_part_of_the_store_was_lost() {
     let said = crate::session::said(&output);
     assert!(output.status.success() && said.contains("lost or damaged"), "{said}");
     assert!(failures(&session).contains("lost or damaged"), "{}", failures(&session));
-    // The older checkpoint is lost. A repair takes it off the list, and everything works again.
+    // The older checkpoint is lost. A repair removes it from the list, and everything works again.
     session.output(&["checkpoints", "repair"]);
     assert!(session.output(&["checkpoints", "prune"]).status.success());
     assert!(session.output(&["checkpoint", "--reason", "all is well"]).status.success());

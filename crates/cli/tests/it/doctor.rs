@@ -1,4 +1,4 @@
-//! `takeback doctor`: the problems that it reports, and its bundle.
+//! `takeback doctor`: the problems that it reports, and the bundle that it writes.
 
 use std::fs;
 
@@ -126,7 +126,7 @@ fn problems_in_the_store_and_the_ledger_and_the_configuration_are_reported() {
     assert!(problem_messages(&session.json(&["doctor"]))[0].contains("config.toml, line 2"));
     fs::remove_file(session.base().join(".takeback/config.toml")).unwrap();
     fs::write(session.base().join(".takeback/state.db"), "no database").unwrap();
-    // The write-ahead log may still hold the whole database, so remove it as well.
+    // The write-ahead log may still hold the whole database, so remove the log as well.
     let _ = fs::remove_file(session.base().join(".takeback/state.db-wal"));
     assert_eq!(problem_messages(&session.json(&["doctor"])).len(), 1);
 }
@@ -157,7 +157,7 @@ fn a_bundle_that_reports_problems_is_still_a_success() {
     assert_eq!(session.output(&["doctor", "--bundle", "report.json"]).status.code(), Some(0));
     let report: Value = serde_json::from_str(&session.read("report.json")).unwrap();
     assert_eq!(report["takeback"]["problems"].as_array().unwrap().len(), 1, "{report:#}");
-    // The report exists already and is not overwritten.
+    // An existing report is not overwritten.
     assert_eq!(session.output(&["doctor", "--bundle", "report.json"]).status.code(), Some(1));
 }
 

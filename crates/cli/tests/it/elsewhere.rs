@@ -153,7 +153,7 @@ fn a_call_that_was_cut_off_outside_the_workspace_ends_with_its_turn() {
     cut_off.begins("Bash", json!({ "command": "echo 2 > ../note" }));
     fs::write(&note, "2").unwrap();
     cut_off.is_done();
-    // The process that `turn_end` started may not have run yet.
+    // The process that `turn_end` started may not have run yet, so do its work here.
     let tend = ["checkpoints", "tend", "--session", "mine:s1", "--ended", "0"];
     assert!(session.output(&tend).status.success());
     let mut agent = Agent::new(&session, "s2");
@@ -181,7 +181,7 @@ fn a_subagents_call_that_was_cut_off_outside_the_workspace_ends_with_the_next_tu
     fs::write(&note, "2").unwrap();
     parent.is_done();
     parent.turn("go on", "a", "2");
-    // The process that `turn_end` started may not have run yet.
+    // The process that `turn_end` started may not have run yet, so do its work here.
     let tend = ["checkpoints", "tend", "--session", "mine:s1", "--ended", "0"];
     assert!(session.output(&tend).status.success());
     let mut agent = Agent::new(&session, "s2");
@@ -293,7 +293,7 @@ fn a_deleted_and_recreated_file_returns_to_its_state_at_the_checkpoint() {
         agent.is_done();
     }
     let read = || fs::read_to_string(&note).ok();
-    // Row 2 is the second command. Just before it, the file was missing.
+    // Row 2 is the turn with the second command. Just before that turn, the file was missing.
     for (to, content) in [("2", None), ("3", Some("the user's")), ("1", Some("2\n"))] {
         let done = session.json(&["rollback", to]);
         assert_eq!(read().as_deref(), content, "{to}: {done:#}");

@@ -167,7 +167,7 @@ fn rpc_ships_while_it_runs() {
     create_fleet(&session);
     let mut client = Client::new(&session);
     for prompt in ["one", "two"] {
-        // The turn does not end, so no other process is started.
+        // The turn stays open, so no background process starts that could ship the prompt instead.
         client.call("turn.start", json!({ "agent": "mine", "session": "s1", "prompt": prompt }));
         let expected = if prompt == "one" { "1" } else { "2" };
         eventually("the prompt is shipped", || {

@@ -189,7 +189,7 @@ fn gc_and_status_and_verify_print_their_results() {
     assert!(verified.contains("Everything is intact."), "{verified}");
 }
 
-/// Serves object storage without any objects. Returns the port, and the requests.
+/// Starts a server for object storage that holds no objects. Returns its port and the requests.
 fn serve_nothing() -> (u16, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

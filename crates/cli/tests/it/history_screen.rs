@@ -186,8 +186,8 @@ fn a_stopped_screen_restores_the_terminal_and_can_be_continued() {
 fn pasted_text_restores_nothing() {
     let session = worked();
     let Some(mut terminal) = start(&session, 100, 24) else { return };
-    // If this text were treated as keys, it would open the question, and choose and confirm the
-    // second answer.
+    // If this text were treated as keystrokes, it would open the question, and choose and confirm
+    // the second answer.
     terminal.press("\u{1b}[200~\rl\r\u{1b}[201~");
     terminal.wait_for("Pasted text was ignored");
     assert!(session.exists("CHANGES.md"));

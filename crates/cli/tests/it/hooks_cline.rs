@@ -1,4 +1,4 @@
-//! A conversation that is open in Cline, where takeback's plugin leaves out what was taken back.
+//! Conversations that are open in Cline: takeback's plugin hides the messages that were taken back.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
 //! A hook's failures are never fatal and never silent. Secrets and control characters never leak
-//! into its output.
+//! into a hook's output.
 
 use std::fs;
 use std::io::Write;
@@ -83,7 +83,7 @@ fn a_store_that_cannot_be_written_to_is_reported_later() {
     assert_eq!(rows(&session).len(), 2);
 }
 
-/// A small file system, which can be mounted only if the user has the permission.
+/// A small file system, which only a privileged user can mount.
 pub(crate) struct SmallFileSystem(std::path::PathBuf);
 
 impl SmallFileSystem {
@@ -370,7 +370,8 @@ fn in_strict_mode_a_late_checkpoint_is_a_failure() {
     eventually("a checkpoint", || rows(&session).len() == 1);
 }
 
-/// `timeout_ms` limits only the captures around calls, so no second process repeats this work.
+/// `timeout_ms` limits only the captures around calls. It does not apply to a prompt, so no second
+/// process records the prompt again.
 #[test]
 fn prompts_are_recorded_once_even_if_the_time_limit_is_zero() {
     let session = Session::new();
@@ -413,7 +414,7 @@ fn a_late_process_that_repeats_finished_work_adds_nothing() {
     assert_eq!(rows(&session).len(), 1);
 }
 
-/// An invalid setting must not switch off another one that protects the user.
+/// An invalid setting must not switch off another setting that protects the user.
 #[test]
 fn strict_mode_survives_every_error_in_the_configuration() {
     let session = Session::new();

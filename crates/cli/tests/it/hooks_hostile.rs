@@ -122,7 +122,8 @@ fn a_pipe_in_place_of_an_inner_repository_blocks_nothing() {
     let pipe = session.project().join("vendor/.git");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let mut agent = Agent::new(&session, "s1");
-    // A hook that waited for the pipe would take longer than an agent waits, and would report that.
+    // A hook that waited for the pipe would take longer than an agent waits, and would report a
+    // timeout.
     let call = agent.call("Bash", json!({ "command": "rm -rf vendor" }));
     let said = agent.report(call.event("before_tool"));
     assert!(!said.contains("timeout") && !said.contains("ms"), "{said}");

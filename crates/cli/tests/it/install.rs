@@ -173,7 +173,7 @@ fn uninstall_works_without_its_record() {
     run_takeback(&session, &["install", "claude", "cline"], 0);
     fs::remove_dir_all(session.base().join(".takeback")).unwrap();
     run_takeback(&session, &["uninstall", "claude", "cline"], 0);
-    // Spacing may differ when entries are removed one by one.
+    // After entries have been removed one by one, the spacing may differ.
     let words = |text: &str| text.split_whitespace().collect::<String>();
     assert_eq!(words(&fs::read_to_string(&path).unwrap()), words(SETTINGS));
     assert!(!session.base().join(".cline/hooks/PreToolUse.sh").exists());

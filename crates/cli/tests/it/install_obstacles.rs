@@ -34,7 +34,7 @@ fn user_settings_that_mention_takeback_stay() {
         }
         run_takeback(&session, &["uninstall", "claude"], 0);
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
-        // From a changed file, takeback's entries are removed one by one.
+        // If the file was changed, takeback's entries are removed from it one by one.
         fs::write(&path, installed.replacen('{', "{ \"mine\": 2,", 1)).unwrap();
         run_takeback(&session, &["uninstall", "claude"], 0);
         let left = fs::read_to_string(&path).unwrap();
@@ -79,7 +79,8 @@ fn an_interrupted_update_can_be_uninstalled() {
         (path, text)
     });
     run_takeback(&session, &["install", "claude"], 0);
-    // Pretend that the record was written, but that the files were not written, or only partly.
+    // Pretend that the record was written, but that the files were written only partly or not at
+    // all.
     for (path, text) in by_old {
         fs::write(path, text).unwrap();
     }

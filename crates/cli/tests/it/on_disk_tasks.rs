@@ -43,7 +43,7 @@ fn answer(request: &Request) -> Reply {
 #[test]
 #[ignore = "creates the archive, which is normally not created again"]
 fn make_home_with_tasks() {
-    // The paths end up in the archive, so they are the same on every machine.
+    // The paths become part of the archive, so they must be the same on every machine.
     let session = Session::at(Path::new(OLD));
     let use_server = |server: &Server| use_model(&session, server, "");
     // A conversation that is long enough for a snapshot of its state.

@@ -32,7 +32,7 @@ fn a_rollback_whose_safety_checkpoint_cannot_be_taken_changes_nothing() {
         session.write(name, "precious");
     }
     let before = everything(&session.project());
-    // With this limit, nothing can be written.
+    // With this limit on the size of files, nothing can be written.
     let script = format!("trap '' XFSZ; ulimit -f 0; exec {}", env!("CARGO_BIN_EXE_takeback"));
     let mut shell = std::process::Command::new("/bin/sh");
     shell.args(["-c", &format!("{script} rollback 1")]).current_dir(session.project());
@@ -152,8 +152,8 @@ fn empty_directories_and_all_permission_bits_come_back() {
     assert_eq!((mode(&session, "secret"), mode(&session, "tool")), (0o600, 0o751));
 }
 
-/// In Hermes, a checkpoint that was killed left a lock file behind, and all later ones failed
-/// silently, 1,666 times in five weeks.
+/// In Hermes, if the process that took a checkpoint was killed, it left a lock file behind. All
+/// later checkpoints failed silently: 1,666 times in five weeks.
 #[test]
 fn a_killed_checkpoint_does_not_block_the_next_one() {
     let session = Session::new();
@@ -237,8 +237,8 @@ fn an_unreadable_file_does_not_affect_other_files() {
     assert_eq!(taken["uncovered"][0]["reason"], "unreadable");
 }
 
-/// In Hermes, a stray marker in the home directory turned that directory into the project, which
-/// was then refused.
+/// In Hermes, a stray project marker in the home directory turned the home directory into the
+/// project, and Hermes then refused to capture it.
 #[test]
 fn a_marker_in_the_home_directory_does_not_make_it_a_project() {
     let session = Session::new();
@@ -266,8 +266,8 @@ fn a_rollback_makes_the_tree_equal_to_the_checkpoint_except_for_uncovered_files(
     assert!(session.exists("node_modules/never/seen") && session.exists("kept"));
 }
 
-/// In Hermes, at the limit, the oldest checkpoint could not be restored, because the snapshot
-/// before the restore pruned it.
+/// In Hermes, once the limit was reached, the oldest checkpoint could not be restored, because the
+/// snapshot before the restore pruned it.
 #[test]
 fn the_oldest_checkpoint_at_the_limit_can_be_restored() {
     let session = Session::new();
@@ -306,7 +306,7 @@ fn ids_and_times_survive_pruning() {
 }
 
 /// In Hermes, the hash of another project's checkpoint was accepted, and that project's files were
-/// written here.
+/// written into the current one.
 #[test]
 fn a_checkpoint_of_another_workspace_is_refused() {
     let session = Session::new();
@@ -430,8 +430,8 @@ fn a_turn_is_one_user_message_with_all_the_work_that_follows_it() {
     assert!(!session.exists("a"));
 }
 
-/// In Hermes, a regular expression for destructive commands missed 38 of 50 real ones. Myrm's
-/// missed all commands whose names do not reveal what they do.
+/// In Hermes, a regular expression for destructive commands missed 38 of 50 real destructive
+/// commands. Myrm's expression missed all commands whose names do not reveal what they do.
 #[test]
 fn commands_missed_by_the_patterns_of_other_tools_get_checkpoints() {
     let session = Session::new();

@@ -24,7 +24,7 @@ fn a_late_checkpoint_is_marked_late() {
     assert_eq!(rows(&session)[0]["late"], true);
 }
 
-/// In Myrm, only some checkpoints are complete before the tool runs.
+/// In Myrm, only some checkpoints were complete before the tool ran.
 #[test]
 fn a_checkpoint_is_complete_before_the_tool_runs() {
     let session = Session::new();
@@ -38,7 +38,7 @@ fn a_checkpoint_is_complete_before_the_tool_runs() {
     assert_eq!(session.read("a"), "1");
 }
 
-/// In Myrm, repair deleted the whole store if HEAD was missing.
+/// In Myrm, a repair deleted the whole store if HEAD was missing.
 #[test]
 fn damage_costs_only_the_damaged_files() {
     let session = Session::new();
@@ -62,8 +62,8 @@ fn damage_costs_only_the_damaged_files() {
     assert_eq!(session.read("a"), "1");
 }
 
-/// In Myrm, selecting a file that was added later aborted the restore halfway, with some files
-/// already changed.
+/// In Myrm, if the user selected a file that was added after the checkpoint, the restore was
+/// aborted halfway, with some files already changed.
 #[test]
 fn a_selection_is_restored_completely_or_not_at_all() {
     let session = Session::new();
@@ -118,8 +118,8 @@ fn notices_are_kept_per_session_with_path_and_content() {
     assert!(body["files"][0]["content"].is_string());
 }
 
-/// Myrm warned about effects only if its pattern for files also matched the command, and only
-/// once per turn. Older checkpoints did not show newer effects.
+/// Myrm warned about effects only if the command also matched its pattern for commands that change
+/// files, and only once per turn. Older checkpoints did not show newer effects.
 #[test]
 fn every_effect_since_a_checkpoint_is_shown() {
     let session = Session::new();
@@ -167,7 +167,8 @@ fn effects_are_found_by_program_and_verb() {
     }
 }
 
-/// In Myrm, changes were counted again for each request, by comparison with the live tree.
+/// In Myrm, changes were counted again for each request, by comparing the checkpoint with the
+/// current files.
 #[test]
 fn counts_are_those_of_the_turn_regardless_of_later_changes() {
     let session = Session::new();

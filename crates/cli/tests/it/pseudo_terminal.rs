@@ -204,7 +204,7 @@ fn spawn(command: &Command, columns: u16, rows: u16) -> Option<(Child, File)> {
         return None;
     };
     // The reader reaches the end of the output only after every process has closed the program's
-    // side of the terminal, this process included.
+    // side of the terminal, including this process.
     drop((started, screen));
     Some((child, keyboard))
 }

@@ -183,8 +183,8 @@ fn a_diff_includes_files_that_are_captured_only_because_a_call_named_them() {
     assert_eq!(session.read("node_modules/pkg/x"), "2\n");
 }
 
-/// In the hook state, the checkpoint that holds the copy is identified only by its number. Once
-/// this checkpoint is pruned, another one can get the same number.
+/// In the hook state, the checkpoint that holds the copy of the index is identified only by its
+/// number. Once this checkpoint is pruned, another one can get the same number.
 #[test]
 fn a_pruned_copy_of_the_index_is_stored_again() {
     let session = Session::new();

@@ -193,7 +193,7 @@ fn pinned_checkpoints_are_never_pruned() {
     assert_eq!(fs::read(session.project().join("a")).unwrap(), noise(1, 600_000));
 }
 
-/// In Hermes and Myrm, the limit was exceeded, or no space was freed.
+/// In Hermes and Myrm, the store could exceed its limit, or pruning freed no space.
 #[test]
 fn the_oldest_checkpoints_are_pruned_first_until_the_size_limit_is_met() {
     let session = Session::new();
@@ -489,7 +489,7 @@ fn an_older_layout_is_set_aside_and_can_be_imported() {
     fs::write(old.join("file"), "changed").unwrap();
     run_json(&session, &["-C", old.to_str().unwrap(), "rollback", "1"]);
     assert_eq!(fs::read_to_string(old.join("file")).unwrap(), "old");
-    // Old archives are pruned; the timestamp in the name shows their age.
+    // Old archives are pruned; the timestamp in an archive's name shows its age.
     see_days(&session, 100);
     fs::create_dir(checkpoints.join("legacy-20200101-000000-2")).unwrap();
     fs::rename(checkpoints.join(name), checkpoints.join("legacy-20200101-000000")).unwrap();
@@ -702,7 +702,7 @@ fn the_home_of_hermes_can_be_elsewhere() {
     let mut import = session.command(&["checkpoints", "import"]);
     assert!(import.env("HERMES_HOME", &hermes).status().unwrap().success());
     assert_eq!(count_checkpoints(&session, &old), 1);
-    // The error names the database that is missing in that directory.
+    // The error names the database that is missing from `HERMES_HOME`.
     let mut import = session.command(&["sessions", "import", "--from", "hermes"]);
     let output = import.env("HERMES_HOME", &hermes).output().unwrap();
     assert!(crate::session::said(&output).contains("my-hermes"), "{output:?}");

@@ -34,7 +34,8 @@ fn undoing_the_rollback_of_a_guarded_file_restores_it() {
     assert_eq!(session.read(".env"), "2");
 }
 
-/// Runs takeback and returns the word that follows `takeback rollback` in its last line.
+/// Runs takeback and returns the word that follows `takeback rollback` in the last line of its
+/// output.
 fn named_reverse(session: &Session, arguments: &[&str]) -> String {
     let text = String::from_utf8(session.output(arguments).stdout).unwrap();
     let line = text.lines().last().unwrap();

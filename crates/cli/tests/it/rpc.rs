@@ -273,7 +273,8 @@ fn settings_are_read_for_each_request() {
     assert_eq!((&off["enabled"], &off["checkpoints"]), (&json!(false), &json!([])));
     let error = client.fail("checkpoint.create", json!({}));
     assert_eq!(error["message"], "checkpoints are switched off");
-    // As in a hook, the default settings protect the call, and the failure is reported.
+    // As in a hook, the invalid configuration is reported, and the default settings protect the
+    // call.
     configure(&session, "nonsense");
     client.call("turn.start", json!({ "prompt": "again" }));
     let broken = client.call("tool.before", call);
@@ -318,7 +319,7 @@ fn the_ledger_can_be_repaired_while_a_server_is_idle() {
     let mut client = Client::new(&session);
     client.turn(&session, "s", "a gizmo", ("a", "2\n"));
     client.call("sessions.search", json!({ "query": "gizmo", "undone": true }));
-    // The server closes the ledger while it is idle.
+    // While the server is idle, it closes the ledger.
     eventually("the repair", || session.output(&["sessions", "repair"]).status.success());
     let found = client.call("sessions.search", json!({ "query": "gizmo", "undone": true }));
     assert_eq!(found["results"][0]["session"], "mine:s", "{found}");

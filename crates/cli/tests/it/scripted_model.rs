@@ -17,7 +17,8 @@ pub(crate) fn with_model(server: &Server) -> Session {
     session
 }
 
-/// Configures a session to use the model of this server. `settings` are further lines of `[chat]`.
+/// Configures a session to use the model of this server. `settings` are additional lines for the
+/// section `[chat]`.
 pub(crate) fn use_model(session: &Session, server: &Server, settings: &str) {
     let home = session.base().join(".takeback");
     fs::create_dir_all(&home).unwrap();

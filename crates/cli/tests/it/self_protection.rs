@@ -190,7 +190,8 @@ fn other_calls_are_not_refused() {
         let (code, said) = call(&session, tool, &input);
         assert_eq!((code, said.as_str()), (Some(0), ""), "{input}");
     }
-    // An unknown tool could change files, but this one most likely only lists them.
+    // In general, an unknown tool could change files, but the name of this tool suggests that it
+    // only lists them.
     let (code, _) = call(&session, "mcp__files__tree", &json!({ "path": session.base() }));
     assert_eq!(code, Some(0));
 }

@@ -28,7 +28,7 @@ impl Session {
         Session::in_directory(Directory::Temporary(tempfile::tempdir().unwrap()))
     }
 
-    /// Creates a session in a directory that is kept.
+    /// Creates a session in a directory that is not deleted at the end of the test.
     pub(crate) fn at(directory: &Path) -> Session {
         fs::create_dir(directory).unwrap();
         Session::in_directory(Directory::Kept(directory.to_owned()))
@@ -100,8 +100,8 @@ impl Session {
         self.command(arguments).output().unwrap()
     }
 
-    /// Sets a function that replaces, in each later line of the transcript, text that differs
-    /// between runs.
+    /// Sets a function that is applied to each later line of the transcript, to replace text that
+    /// differs between runs.
     pub(crate) fn replace(&mut self, replace: fn(&str) -> String) {
         self.replace = replace;
     }

@@ -259,7 +259,7 @@ fn pruning_spares_recent_sessions_that_never_ended() {
     let pruned = session.json(&["sessions", "prune", "--older-than", &soon, "--dry-run"]);
     assert_eq!(pruned["sessions"], json!(["mine:ended"]));
     assert_eq!(pruned["open"], json!(["mine:open"]));
-    // The open session is pruned once it is ended by hand, or inactive for a week.
+    // The open session can be pruned once it has been ended by hand, or inactive for a week.
     session.output(&["sessions", "end", "open"]);
     let pruned = session.json(&["sessions", "prune", "--older-than", &soon, "--dry-run"]);
     assert_eq!(pruned["sessions"].as_array().unwrap().len(), 2);

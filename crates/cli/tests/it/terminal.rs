@@ -77,7 +77,7 @@ fn the_user_can_see_the_diff_and_choose_files_before_agreeing() {
     assert!(seen.contains("@@ -1 +1 @@"), "{seen}");
     assert!(seen.contains("Will restore 1 file and delete 1."), "{seen}");
     assert!(
-        seen.contains("Will delete 1 file. It was edited since.\nWill delete:\n  b\n"),
+        seen.contains("Will delete 1 file. It has been edited since.\nWill delete:\n  b\n"),
         "{seen}"
     );
     assert_eq!((session.read("a"), session.exists("b")), ("2".into(), false), "{seen}");

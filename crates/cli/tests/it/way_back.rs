@@ -139,14 +139,14 @@ fn a_file_that_is_being_written_blocks_only_itself() {
     assert_eq!(done["skipped"][0]["path"], "server");
     assert_eq!(done["skipped"][0]["writers"][0]["pid"], pid);
     assert_eq!(session.read("a"), "1");
-    // Undoing the rollback does not touch that file either.
+    // Undoing the rollback does not change the file `server` either.
     let undone = session.json(&["rollback", "undo"]);
     assert_eq!(undone["restored"], json!(["a"]));
     drop(writer);
     assert!(session.read("server").len() > 1_000);
 }
 
-/// Creates a session in which something that no checkpoint can hold is in the way.
+/// Creates a session in which a file was replaced by something that no checkpoint can hold.
 fn with_an_obstacle() -> Session {
     let session = Session::new();
     session.write("a", "1");

@@ -5,7 +5,7 @@ use crate::agent::configure;
 use crate::session::Session;
 use crate::sessions::with_examples;
 
-/// Starts with a checkpoint of one file.
+/// Creates a project with a checkpoint of one file.
 fn with_checkpoint() -> Session {
     let session = Session::new();
     session.write("a.py", "1\n");

@@ -1,6 +1,6 @@
 -- The fleet's ledger. Times are milliseconds since 1970. `record` holds the whole row: a byte that
 -- says how it is encoded, then JSON, compressed or encrypted. Queries use the other columns to
--- filter, sort and add up rows.
+-- filter, sort and sum rows.
 
 CREATE SCHEMA IF NOT EXISTS takeback;
 

@@ -1,5 +1,5 @@
--- The tasks of takeback's own agent that any machine can continue. The clock of this database is the
--- only one that decides when a lease ends.
+-- The tasks of takeback's own agent that any machine can continue. Only the clock of this database
+-- decides when a lease ends.
 
 CREATE TABLE takeback.tasks (
     key         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

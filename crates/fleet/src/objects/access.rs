@@ -13,8 +13,8 @@ pub enum Provider {
     Azure,
 }
 
-/// The keys and servers for all kinds of object storage. Only those for the address in the settings
-/// are used.
+/// The keys and servers for all kinds of object storage. Of these, only those that match the
+/// address in the settings are used.
 #[derive(Clone, Debug, Default)]
 pub struct StorageAccess {
     /// For addresses that begin with `s3://`.
@@ -45,7 +45,7 @@ pub struct GoogleAccess {
     pub token: Option<String>,
     /// The JSON file with the key of a service account.
     pub key_file: Option<PathBuf>,
-    /// The address of a server other than Google's, which needs no credentials.
+    /// The address of a server other than Google's. Such a server needs no credentials.
     pub endpoint: Option<String>,
 }
 

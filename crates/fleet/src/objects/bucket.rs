@@ -77,7 +77,7 @@ impl Content<'_> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Listing {
     pub(crate) objects: Vec<ListedObject>,
-    /// The time of the storage's clock, in milliseconds since 1970.
+    /// The time on the storage's clock, in milliseconds since 1970.
     pub(crate) now: i64,
 }
 

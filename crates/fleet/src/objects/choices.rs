@@ -1,5 +1,5 @@
 //! The choices of an upload: which checkpoints it uploads, which packs it no longer relies on, and
-//! which ones it merges.
+//! which packs it merges.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use super::state::UploadState;
 const MANY_PACKS: usize = 24;
 
 /// The number of bytes by which the packs in the bucket may exceed those in the store, in addition
-/// to 5 percent, before they are rewritten.
+/// to 5 percent, before the bucket's packs are rewritten.
 const SLACK: u64 = 128 << 10;
 
 /// Lists the pins of the local store, workspace by workspace, oldest first.
@@ -46,7 +46,8 @@ pub(super) fn count_used(inventory: &Inventory) -> usize {
 
 /// Chooses the packs to merge. If there are many packs, chooses small ones, so that each remaining
 /// pack is larger than all smaller packs together. If the packs in the bucket are much larger than
-/// those in the store, chooses all of them, because the store may have found better deltas.
+/// those in the store, chooses all packs in the bucket, because the store may have found better
+/// deltas.
 pub(super) fn choose_replaced(
     store: &Store,
     inventory: &Inventory,

@@ -283,9 +283,9 @@ impl Sweep<'_> {
         Ok(false)
     }
 
-    /// Deletes the files of packs that will never be complete, and marks whose pack or checkpoint
-    /// no longer exists. Keeps files that are still staged on this machine, because the next upload
-    /// completes their packs.
+    /// Deletes files of packs that will never be complete. Also deletes marks of packs and
+    /// checkpoints that no longer exist. Keeps files that are still staged on this machine, because
+    /// the next upload completes their packs.
     fn sweep_halves(&mut self, inventory: &Inventory, grace: i64) -> Result<(), ObjectsError> {
         for half in &inventory.halves {
             let file = half.key.rsplit('/').next().unwrap_or_default();

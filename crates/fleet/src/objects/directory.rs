@@ -21,8 +21,8 @@ pub(crate) struct DirectoryBucket {
 }
 
 impl DirectoryBucket {
-    /// Opens a directory. Fails if it does not exist. It is not created, because if its file system
-    /// is not mounted, the files would end up on a different one.
+    /// Opens a directory. Fails if the directory does not exist. It is never created, because files
+    /// would end up on the wrong file system if the intended one is not mounted.
     pub(crate) fn open(
         root: &Path,
         bytes_per_second: Option<u64>,
@@ -129,7 +129,7 @@ impl Bucket for DirectoryBucket {
             let mut listing = Listing::default();
             self.list_into(&self.root, prefix, &mut listing)?;
             listing.objects.sort_by(|a, b| a.key.cmp(&b.key));
-            // The timestamp of a new file shows the time of the file system's clock.
+            // The timestamp of a new file shows the time on the file system's clock.
             let temporary = self.root.join(TEMPORARY);
             let probed = fs::create_dir_all(&temporary)
                 .and_then(|()| Temporary::create_in(&temporary))

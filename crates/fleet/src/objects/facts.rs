@@ -31,8 +31,8 @@ pub(super) struct WorkspaceFacts {
 pub(super) const SEALED_FACTS: u8 = b'*';
 
 impl Objects {
-    /// Finds the facts about workspaces that the bucket lacks. Returns the key and content of each
-    /// object that has to be created.
+    /// Finds the workspaces whose facts are missing from the bucket. Returns the key and content of
+    /// each object that has to be created.
     pub(super) fn find_missing_facts(
         &self,
         store: &Store,
@@ -54,8 +54,8 @@ impl Objects {
             };
             let json = serde_json::to_vec(&facts).expect("it has only text");
             // The digest is computed from the facts before they are encrypted, so that equal facts
-            // have the same name. It includes the fleet's key, so that the path cannot be guessed
-            // from the name.
+            // have the same name. The digest also covers the fleet's key, so that the path cannot
+            // be guessed from the name.
             let mut hasher = Sha256::new();
             if let Some(key) = &self.key {
                 hasher.update(key.0);

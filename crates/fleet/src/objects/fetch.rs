@@ -18,7 +18,7 @@ pub(super) struct Fetcher<'o> {
     /// The packs: first those without a mark, then those with one. Newer packs come before older
     /// ones.
     packs: Vec<ListedPack>,
-    /// The numbers of the packs that have an object.
+    /// For each object, the numbers of the packs that contain it.
     places: HashMap<Oid, Vec<u32>>,
     fetched: HashSet<u32>,
     /// The packs and indexes that are damaged or missing, with the reasons.

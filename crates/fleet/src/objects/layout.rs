@@ -1,4 +1,4 @@
-//! The keys of objects, and reading a listing of them.
+//! The keys of objects, and parsing a listing of them.
 //!
 //! ```text
 //! fleet.json                                                 the fleet that the bucket belongs to
@@ -129,7 +129,7 @@ pub(crate) struct Inventory {
     pub(crate) strangers: Vec<String>,
     /// The size of all objects, in bytes.
     pub(crate) bytes: u64,
-    /// The time of the storage's clock.
+    /// The time on the storage's clock.
     pub(crate) now: i64,
 }
 

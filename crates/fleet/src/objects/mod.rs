@@ -119,7 +119,7 @@ impl Objects {
         lock.map_err(ObjectsError::file(&path))?.ok_or(ObjectsError::Busy)
     }
 
-    /// Reads the memory of this machine's uploads to the bucket with this id.
+    /// Reads the state of this machine's uploads to the bucket with this id.
     fn read_state(&self, bucket: &str) -> Result<UploadState, ObjectsError> {
         UploadState::read(&self.files, &self.identity.machine, bucket)
     }

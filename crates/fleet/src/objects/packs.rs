@@ -124,7 +124,7 @@ impl Objects {
     }
 
     /// Downloads an object into a file, compares it with its digest, and decrypts it. The file
-    /// appears only if all of that succeeds.
+    /// appears only if all of this succeeds.
     fn fetch_file(
         &self,
         machine: &str,

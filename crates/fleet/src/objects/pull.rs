@@ -1,4 +1,4 @@
-//! Reading the checkpoints of a workspace, of this or another machine.
+//! Reading the checkpoints of a workspace that belongs to this machine or to another one.
 
 use std::collections::BTreeMap;
 use std::io::Cursor;

@@ -1,4 +1,4 @@
-//! Packs that wait to be uploaded, in takeback's home. They survive the process: the next one
+//! Packs that wait to be uploaded, in takeback's home. They survive the process: the next process
 //! uploads exactly these files, so even an upload that is cut off again and again is completed in
 //! the end.
 

@@ -1,4 +1,4 @@
-//! The memory of this machine's uploads, in takeback's home.
+//! The state of this machine's uploads, in takeback's home.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,8 +12,8 @@ use crate::identity::Files;
 const STATE: &str = "objects.json";
 const LAST_UPLOAD: &str = "last_upload.json";
 
-/// The memory of earlier uploads. If it is lost, the user has to confirm that the uploads in the
-/// bucket are this home's own. Nothing else is lost.
+/// The state that remains from earlier uploads. If it is lost, the user has to confirm that the
+/// uploads in the bucket are this home's own. Nothing else is lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct UploadState {
@@ -40,14 +40,14 @@ pub(crate) struct UploadState {
 }
 
 impl UploadState {
-    /// Reads the memory of the latest uploads, regardless of their bucket. A damaged file is
-    /// treated as missing.
+    /// Reads the state of the latest uploads, regardless of their bucket. A damaged file is treated
+    /// as missing.
     pub(crate) fn read_latest(files: &Files) -> Result<UploadState, ObjectsError> {
         let text = files.read(STATE)?.unwrap_or_default();
         Ok(serde_json::from_str(&text).unwrap_or_default())
     }
 
-    /// Reads the memory of uploads to this bucket.
+    /// Reads the state of uploads to this bucket.
     pub(crate) fn read(
         files: &Files,
         machine: &str,

@@ -1,8 +1,9 @@
 //! Encryption of files: pieces of 1 MB, each encrypted with XChaCha20-Poly1305.
 //!
 //! This is the STREAM construction: the nonce of a piece consists of 19 random bytes for the whole
-//! file, the number of the piece, and a flag that is set for the last piece. So pieces cannot be
-//! changed, reordered, left out, or taken from another file, and the end cannot be cut off.
+//! file, the number of the piece, and a flag that is set for the last piece. Decryption therefore
+//! fails if pieces were changed, reordered, left out or taken from another file, or if the end of
+//! the file was cut off.
 
 use std::io::{self, Read, Write};
 
@@ -65,7 +66,7 @@ pub(crate) fn decrypt(
     })
 }
 
-/// Calls `handle` for each piece, with the number of the piece, and true for the last piece. There
+/// Calls `handle` for each piece, with its number and a flag that is true for the last piece. There
 /// is always at least one piece, which may be empty.
 fn transform(
     from: &mut dyn Read,

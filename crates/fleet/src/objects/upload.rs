@@ -210,8 +210,8 @@ impl Objects {
         report.checkpoints = refs.len() as u64;
 
         if !replaced.is_empty() {
-            // A checkpoint is marked before the packs that it needs, so that they are not deleted
-            // before it.
+            // A checkpoint is marked before the packs that it needs, so that these packs are not
+            // deleted before the checkpoint.
             self.mark_deleted_refs(&inventory, &local)?;
         }
         let is_sent = |digest: &&String| new.iter().any(|pack| pack.name.pack == **digest);
@@ -278,7 +278,7 @@ impl Objects {
     }
 
     /// Uploads packs, each followed by its index, and remembers them. Each pack comes with the
-    /// total size of all packs, as far as it is known by then.
+    /// total size of all packs, as far as that size is known by then.
     fn send_packs(
         &self,
         packs: impl Iterator<Item = (StagedPack, u64)>,

@@ -146,7 +146,7 @@ fn everything_arrives_once_and_no_task_runs_twice() {
     let mut key = None;
     let mut places = Vec::new();
     for number in 0..MACHINES {
-        // Every second machine uses the connections that are cut.
+        // Every second machine connects through the proxy, which cuts connections.
         let direct = server.tcp_address(PASSWORD, "fleet");
         let port = format!(":{}/", server.port());
         let address = match number % 2 {

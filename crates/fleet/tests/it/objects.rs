@@ -153,7 +153,7 @@ fn checkpoints_go_to_the_server_and_come_back(provider: Provider) {
     assert!(verified.is_whole() && verified.strangers.is_empty(), "{verified:?}");
     assert_eq!(verified.checkpoints, 4);
 
-    // A different prefix in the same bucket is a separate storage.
+    // Checkpoints under a different prefix in the same bucket are separate.
     let other = machine.objects(&server.address("team/b"), &server.access()).unwrap();
     assert!(matches!(other.workspaces(), Err(ObjectsError::Empty { .. })));
 }

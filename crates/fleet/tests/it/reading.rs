@@ -202,7 +202,7 @@ fn a_search_reads_no_more_than_it_needs() {
     assert!(stopped.stopped && stopped.more);
 }
 
-/// The number of messages in the test below. A search first reads fewer of them, the newest.
+/// The number of messages in the test below. A search first reads only the newest of them.
 const LONG: usize = 20_600;
 
 #[test]

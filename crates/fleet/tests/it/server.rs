@@ -1,5 +1,6 @@
 //! A real PostgreSQL server for one test: a cluster in a temporary directory, which disappears with
-//! the test. It runs as another user if the test runs as root, because PostgreSQL refuses root.
+//! the test. The server runs as another user if the test runs as root, because PostgreSQL refuses
+//! root.
 
 use std::fs;
 use std::io::Write;
@@ -101,7 +102,7 @@ impl Server {
     pub(crate) fn kill(&mut self) {
         let process = self.process.take().unwrap();
         self.end(process, rustix::process::Signal::KILL);
-        // The server's other processes end when they notice.
+        // The server's other processes end when they notice that the main process is gone.
         let _ = fs::remove_file(self.path("data").join("postmaster.pid"));
     }
 
@@ -132,7 +133,7 @@ impl Server {
         self.port
     }
 
-    /// Returns the address for encrypted connections over TCP, which trust this authority.
+    /// Returns the address for encrypted connections over TCP that trust this authority.
     pub(crate) fn encrypted_address(&self, authority: &Path) -> String {
         let address = self.tcp_address(PASSWORD, "fleet").replace("127.0.0.1", "localhost");
         format!("{address}?sslmode=verify-full&sslrootcert={}", authority.display())

@@ -40,7 +40,7 @@ fn changes_and_rewinds_and_deletions_are_shipped() {
     assert_eq!(machine.sync().unwrap().rows, 0, "nothing has changed");
 }
 
-/// The lock of another process that is shipping.
+/// The lock that another process holds while it is shipping.
 static HELD: Mutex<Option<FileLock>> = Mutex::new(None);
 
 #[test]
@@ -50,7 +50,7 @@ fn a_shipment_waits_until_another_process_has_shipped() {
     machine.say("claude:a", "user", "one");
     let path = machine.home().join("fleet/lock");
     *HELD.lock().unwrap() = FileLock::try_exclusive(&path).unwrap();
-    // The other process is done as soon as this one has to wait.
+    // The other process is done as soon as this process has to wait.
     let on_wait = |_| drop(HELD.lock().unwrap().take());
     let fleet = open_waiting(machine.home(), &machine.settings, on_wait);
     fleet.sync(&mut machine.ledger, at(1_000), &|_| {}).unwrap();

@@ -38,7 +38,7 @@ const ARCHIVE: &str = "legacy-";
 /// The maximum size of a file that names a working directory.
 const MAX_NAMING: u64 = 64 << 10;
 
-/// The maximum length of a path, as in Linux.
+/// The maximum length of a path, as on Linux.
 const MAX_PATH: usize = 4_096;
 
 /// The maximum number of checkpoints in a history. If there are more, only the newest are imported.
@@ -50,7 +50,7 @@ const MAX_EXCLUDE: u64 = 16 << 10;
 /// The maximum number of exclude patterns.
 const MAX_PATTERNS: usize = 500;
 
-/// The last second whose year has four digits in every time zone.
+/// The last second at which the year has four digits in every time zone.
 const LAST_SECOND: i64 = 253_402_207_200;
 
 /// The result of importing everything that was found at one path.

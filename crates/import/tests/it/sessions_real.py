@@ -112,7 +112,7 @@ db.append_message("worker", "user", "Do it")
 db.end_session("worker", "compression")
 db.create_session("worker-2", "cli", model_config=marks, parent_session_id="worker")
 
-# Messages without a session, as failed migrations left them.
+# Messages without a session, as left behind by failed migrations.
 db._conn.execute("PRAGMA foreign_keys = OFF")
 db.append_message("orphan", "user", "Anybody?")
 

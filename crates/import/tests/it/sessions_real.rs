@@ -67,7 +67,7 @@ fn compare_row(expected: &Map<String, Value>, read: &Value, what: &str) {
             ("archived", value) => ("archived", json!(value != 0)),
             // Checked by `check_undone_and_compacted`.
             ("active" | "compacted", _) => continue,
-            // An empty part of a key counts as null.
+            // An empty part of a key is imported as null.
             (name, Value::String(text)) if name.starts_with("billing_") && text.is_empty() => {
                 (name, Value::Null)
             }
@@ -137,7 +137,7 @@ fn fill_database(python: &Path, home: &HermesHome) -> Value {
     let output = Command::new(python)
         .arg(script)
         .arg(home.file())
-        // Keeps out the configuration of the user who runs the tests.
+        // Hermes must not use the configuration of the user who runs the tests.
         .env("HERMES_HOME", home.file().with_file_name("home"))
         .env_remove("PYTHONPATH")
         .output()

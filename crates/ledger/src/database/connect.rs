@@ -95,7 +95,7 @@ pub(super) fn create_missing(directory: &Path, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Opens a connection that is ready for use. Returns it with the version of the schema.
+/// Opens a connection that is ready for use. Also returns the version of the schema.
 pub(super) fn connect(
     path: &Path,
     journal: JournalMode,
@@ -131,7 +131,7 @@ pub(super) fn connect(
     Ok((connection, found))
 }
 
-/// Checks that a database is a ledger. Returns its version, or 0 for an empty file. Also notices a
+/// Checks that a database is a ledger. Returns its version, or 0 for an empty file. Also detects a
 /// damaged header or schema.
 pub(super) fn check_version(connection: &Connection, path: &Path) -> Result<i32, OpenError> {
     let explain = |source| open_error(path, source);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The time at which an operation stops waiting for other processes. Clones share it.
+/// The time at which an operation stops waiting for other processes. Clones share the deadline.
 #[derive(Clone)]
 pub(super) struct Deadline {
     start: Instant,

@@ -21,13 +21,13 @@ pub use self::connect::{JournalMode, OpenError};
 use self::deadline::Deadline;
 use crate::{LedgerError, schema};
 
-/// The log length, in bytes, above which closing the database moves the log into it. This is a
-/// compromise: a long log slows down the next process that opens the database, but moving the log
-/// costs a sync.
+/// The length of the log, in bytes, above which the log is moved into the database when the
+/// database is closed. This is a compromise: a long log slows down the next process that opens the
+/// database, but moving the log costs a sync.
 const LOG_KEPT: u64 = 1 << 20;
 
-/// The log length, in bytes, above which a writer briefly blocks the others so that the log can
-/// start over. Otherwise, with many busy writers, the log would grow forever.
+/// The length of the log, in bytes, above which a writer briefly blocks the others, so that the log
+/// can start over. Otherwise, with many busy writers, the log would grow forever.
 const LOG_MOST: u64 = 16 << 20;
 
 /// The number of writes between two checks of the log's length.
@@ -142,8 +142,8 @@ impl Database {
         self.wait = wait;
     }
 
-    /// If `limited` is true, limits the sum of all further waits to the time that one write may
-    /// wait. Otherwise, removes this limit.
+    /// If `limited` is true, limits the total of all later waits to the time that a single write
+    /// may wait. Otherwise, removes this limit.
     pub(crate) fn limit_waiting(&mut self, limited: bool) {
         self.limit = limited.then(|| Instant::now() + self.wait);
     }
@@ -274,8 +274,8 @@ impl Database {
     }
 
     /// Runs a write in one transaction, or returns `None` if other processes are still writing
-    /// after `wait`. This is meant for work that can be left to the next process, so it is never
-    /// synced.
+    /// after `wait`. This is meant for work that can be left to the next process, so the write is
+    /// never synced.
     pub(crate) fn try_write<T>(
         &mut self,
         wait: Duration,
@@ -329,7 +329,8 @@ impl Database {
         }
     }
 
-    /// Moves the log into the database. A failure only costs speed: a later writer tries again.
+    /// Moves the log into the database. If this fails, only speed is lost: a later writer tries
+    /// again.
     fn move_log(&self, mode: &str) {
         let sql = format!("PRAGMA wal_checkpoint({mode})");
         let _ = self.connection.query_row(&sql, [], |_| Ok(()));

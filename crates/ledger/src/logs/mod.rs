@@ -288,8 +288,8 @@ pub(crate) fn adopt_pages(
         let seq: Option<i64> =
             find.query_row(params![parent, key, old], |row| row.get(0)).optional()?;
         if is_message && seq.is_none() {
-            // This message is new in the fork, so the log must be read. Without a bookmark, it is
-            // read from the beginning, and known entries are not added again.
+            // This message is new in the fork, so the log must be read. Without a bookmark, the log
+            // is read from the beginning, and known entries are not added again.
             return Ok(());
         }
         add.execute(params![key, seq, entry.origin])?;

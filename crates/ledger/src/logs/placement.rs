@@ -25,7 +25,8 @@ struct TurnRow {
     undone: i64,
 }
 
-/// A rewind that has not been reversed. It took back the messages from `from` to `until`.
+/// A rewind that has not been reversed. It took back the messages that were written between the
+/// times `from` and `until`.
 struct RewindSpan {
     number: i64,
     from: Time,
@@ -221,8 +222,8 @@ impl Conversation<'_> {
             turns::assign_to_turns(self.transaction, self.key, first)?;
         }
         if let Some(latest) = self.latest {
-            // These messages were written before the rewind, so they do not count as messages that
-            // continue the rewound conversation.
+            // These messages were written before the rewind, so they are not treated as a
+            // continuation of the rewound conversation.
             self.transaction
                 .prepare_cached(
                     "UPDATE undos SET

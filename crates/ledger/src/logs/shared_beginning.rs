@@ -26,7 +26,8 @@ struct Reader<'t> {
     key: i64,
     id: String,
     source: String,
-    /// The session that this one is known to be a fork of, and the last message that both have.
+    /// The session of which this one is known to be a fork, and the number of the last message that
+    /// both have.
     parent: Option<String>,
     inherited: i64,
 }

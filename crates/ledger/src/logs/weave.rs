@@ -39,9 +39,9 @@ const SAME_TEXT_WITHIN: i64 = 30_000;
 
 /// The range of the delay, in milliseconds, between a hook's record of a prompt and the log's
 /// record of the same prompt with different wording. The wording can differ because agents expand
-/// prompts. An agent logs a prompt only after it has started the hook, and the hook records the
-/// time within a second. So an entry that is more than a second older than the hook's record is a
-/// different prompt.
+/// prompts. An agent logs a prompt only after it has started the hook, and the hook takes less than
+/// a second to record the time. So an entry that is more than a second older than the hook's record
+/// is a different prompt.
 const OTHER_TEXT_WITHIN: std::ops::RangeInclusive<i64> = -1_000..=5_000;
 
 /// Merges both lists into one sequence that contains each message once.
@@ -83,8 +83,8 @@ pub(super) fn weave(
     woven
 }
 
-/// Finds, for each incoming message, the index of the stored message that it corresponds to. The
-/// indexes ascend.
+/// For each incoming message, finds the index of the stored message that it corresponds to. The
+/// indexes are in ascending order.
 fn find_pairs(stored: &[UnconfirmedMessage], incoming: &[IncomingMessage]) -> Vec<Option<usize>> {
     let mut pairs = vec![None; incoming.len()];
     let mut next = 0;

@@ -400,8 +400,8 @@ fn select_current(mut all: Vec<StoredMessage>) -> Vec<StoredMessage> {
             && (stored.compacted == 0 || undone.binary_search(&stored.compacted).is_ok())
     });
     all.iter_mut().for_each(|stored| stored.message.compacted = false);
-    // Sorting is avoided where possible: the messages are large, and they are almost always in
-    // order already.
+    // Sorting is avoided where possible: the messages are large, and they are almost always already
+    // in order.
     let place = |stored: &StoredMessage| {
         let StoredMessage { message, .. } = stored;
         (message.summarizes.unwrap_or(message.seq), message.summarizes.is_some(), message.seq)

@@ -40,7 +40,7 @@ impl OutboxBatch {
     }
 }
 
-/// A row as it is now. If it was deleted, the field that would hold it is `None` or empty.
+/// A row as it is now. If the row was deleted, the field for its content is `None` or empty.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum Change {
@@ -139,8 +139,8 @@ pub(super) fn read(
         if read >= bytes && !reader.batch.numbers.is_empty() {
             break;
         }
-        // If the session itself is still marked, the fleet may not have it yet. It must arrive
-        // before its rows.
+        // If the session itself is still marked, the fleet may not have it yet. The session must
+        // arrive before its rows.
         if mark.session > 0
             && sessions.insert(mark.session)
             && let Some(number) = find_session_mark(connection, mark.session)?

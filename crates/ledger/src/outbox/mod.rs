@@ -47,7 +47,7 @@ impl Kind {
 }
 
 /// The number of rows older than the outbox that [`Ledger::read_batch`] marks at a time. Other
-/// writers have to wait for this.
+/// writers have to wait while these rows are being marked.
 const MARKED_AT_ONCE: usize = 4096;
 
 /// The result of announcing a batch.
@@ -55,7 +55,7 @@ const MARKED_AT_ONCE: usize = 4096;
 pub enum Announced {
     /// The batch may be shipped.
     Accepted,
-    /// The last batch in the fleet was not shipped from this ledger, or this ledger has forgotten
+    /// The last batch in the fleet was not shipped from this ledger, or this ledger no longer knows
     /// it.
     Foreign,
 }
@@ -146,7 +146,8 @@ impl Ledger {
         self.database.snapshot(|connection| batch::read(connection, rows, bytes))
     }
 
-    /// Deletes the marks of a batch that has arrived, except for rows that have changed since.
+    /// Deletes the marks of a batch that has arrived, except the marks of rows that have changed
+    /// since.
     pub fn confirm_batch(&mut self, batch: &OutboxBatch, receipt: &str) -> Result<(), LedgerError> {
         self.database.write(|transaction| {
             let mut delete = transaction.prepare_cached("DELETE FROM outbox WHERE number = ?1")?;

@@ -34,8 +34,8 @@ const TABLES: &str = "
         sending TEXT
     );";
 
-/// Writes the statement that creates a trigger to mark deleted tasks. They are marked because the
-/// fleet may also have their journals.
+/// Writes the statement that creates a trigger to mark deleted tasks. Deleted tasks are marked
+/// because the fleet may also have their journals.
 fn mark_deleted_tasks() -> String {
     format!(
         "CREATE TRIGGER outbox_tasks_delete AFTER DELETE ON tasks BEGIN
@@ -111,8 +111,8 @@ impl Watched {
     }
 }
 
-/// Creates the outbox, and marks all sessions. The other rows are marked later, in slices.
-/// Deletions that an earlier outbox has marked stay marked, because they are recorded nowhere else.
+/// Creates the outbox, and marks all sessions. The other rows are marked later, in slices. Marks of
+/// deletions are copied from an earlier outbox, because deletions are recorded nowhere else.
 pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
     let deleted = list_deleted(connection)?;
     drop_all(connection)?;
@@ -160,8 +160,9 @@ pub(super) fn drop_all(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch("DROP TABLE IF EXISTS outbox; DROP TABLE IF EXISTS outbox_state")
 }
 
-/// Marks all rows of the older sessions after `marked`, until at least `least` rows are marked.
-/// Returns the key of the last session whose rows are marked, or `None` if no session was left.
+/// Marks all rows of sessions that are older than the outbox, beginning after the session `marked`,
+/// until at least `least` rows are marked. Returns the key of the last session whose rows are
+/// marked, or `None` if no session was left.
 pub(super) fn mark_sessions(
     connection: &Connection,
     marked: i64,

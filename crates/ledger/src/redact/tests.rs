@@ -580,7 +580,7 @@ fn secrets_in_json_are_masked_and_keys_are_kept() {
 #[test]
 fn a_mask_does_not_split_an_escape() {
     let pm = random_text('a', 36, 5);
-    // A line break and `pm_…`, not a backslash and `npm_…`.
+    // The text has the escape `\n` followed by `pm_…`, not a backslash followed by `npm_…`.
     assert_kept(&format!("\"x\\npm_{pm}\""));
     assert_kept(&format!("[\"PASSWORD=\":{}e5,\"x\"]", random_text('d', 12, 1)));
     assert_kept(&format!("{{\"token\":{}e-7}}", random_text('d', 17, 1)));

@@ -55,8 +55,8 @@ const COMMON_VALUES: &[&str] = &[
     "x-oauth-basic",
 ];
 
-/// Parts of names such as `next_page_token`. The values of such names are public, although the
-/// names end in `token` or `secret`.
+/// Parts of names such as `next_page_token`. A value with such a name is public, although the name
+/// ends in `token` or `secret`.
 const PUBLIC_NAMES: &[&str] = &[
     "next_", "next-", "nextt", "nextp", "page", "continu", "cursor", "public", "publish", "cancel",
     "sync", "site", "idempot",
@@ -218,7 +218,8 @@ fn is_placeholder(text: &str) -> bool {
     }
     let lower = text.to_ascii_lowercase();
     let has = |parts: &[&str]| parts.iter().any(|part| lower.contains(part));
-    // The keys in AWS's documentation end like this, and otherwise look random.
+    // The example keys in AWS's documentation end with one of these words. The rest of such a key
+    // looks random.
     let is_documented = text.ends_with("EXAMPLE") || text.ends_with("EXAMPLEKEY");
     is_documented
         || has(PLACEHOLDER_FILLERS)

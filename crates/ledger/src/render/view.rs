@@ -83,7 +83,7 @@ pub fn session_title(session: &SessionRecord) -> &str {
     session.title.as_deref().filter(|title| !title.trim().is_empty()).unwrap_or(&session.id)
 }
 
-/// Returns the marks that a message has, out of `undone`, `compacted` and `summary`.
+/// Returns the marks of a message: any of `undone`, `compacted` and `summary`.
 pub fn message_marks(message: &MessageRecord) -> Vec<&'static str> {
     [
         (message.undone, "undone"),

@@ -56,7 +56,7 @@ pub(super) fn lock_file(path: &Path) -> io::Result<DatabaseLock> {
     }
 }
 
-/// True if an open file is still the one at a path.
+/// True if an open file is still the file at this path.
 fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     let (open, at_path) = (file.metadata()?, fs::metadata(path)?);
     Ok((open.dev(), open.ino()) == (at_path.dev(), at_path.ino()))

@@ -131,9 +131,9 @@ fn rebuild_database(
     let failed = |source| RepairError::Io { path: path.to_owned(), source };
     // In WAL mode, every connection holds a lock on the file. So this lock is granted only if there
     // is no connection, and while it is held, no new connection can be opened. With a rollback
-    // journal, a connection holds a lock only during an operation, and notices the new file before
-    // the next operation. If this process opened and closed the file again, it would lose the lock,
-    // so from here on only the copy is read.
+    // journal, a connection holds a lock only during an operation, and notices before its next
+    // operation that the file was replaced. If this process opened and closed the file again, it
+    // would lose the lock, so from here on it reads only the backup.
     let mut lock = match lock_file(path).map_err(failed)? {
         DatabaseLock::Locked(lock) => lock,
         DatabaseLock::Replaced => return Ok(None),

@@ -15,7 +15,7 @@ use crate::{LedgerError, turns};
 /// A table as this version creates it.
 struct Table {
     name: String,
-    /// Name, declared type, and true if NULL is allowed.
+    /// For each column: its name, its declared type, and true if it allows NULL.
     columns: Vec<(String, String, bool)>,
 }
 
@@ -30,8 +30,8 @@ pub(super) fn copy_rows(
     let mut unknown = 0_u64;
     let mut rows = damaged.rows();
     let mut saved = 0;
-    // Rows that are reachable from a table's own tree come first, so they take precedence over old
-    // copies.
+    // Rows that are reachable from the root of a table come first, so they take precedence over
+    // stale copies in other pages.
     for row in rows.by_ref() {
         if row.table.as_deref() == Some("spooled") {
             transaction
@@ -89,8 +89,8 @@ fn read_tables(connection: &Connection) -> Result<Vec<Table>, LedgerError> {
     Ok(tables)
 }
 
-/// Finds the table that fits a row that was recovered without its table. Compares the number of
-/// values and their types. Returns `None` unless exactly one table fits.
+/// Finds the table to which a row of an unknown table belongs, by the number and the types of the
+/// row's values. Returns `None` unless exactly one table fits.
 fn find_fitting<'t>(tables: &'t [Table], row: &SalvagedRow) -> Option<&'t Table> {
     let fits = |table: &&Table| {
         table.columns.len() == row.values.len()

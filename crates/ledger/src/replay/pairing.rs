@@ -74,7 +74,7 @@ impl Pairing {
 /// The call that a result belongs to.
 enum Target<'a> {
     Open(&'a mut Call),
-    /// The call already has exactly this result, so nothing is lost if it is dropped.
+    /// The call already has an identical result, so the repeated one can be dropped.
     Repeated,
     None,
 }

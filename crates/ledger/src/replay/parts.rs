@@ -21,7 +21,7 @@ pub(super) enum Part {
     },
     /// An Anthropic reasoning block that has a signature, or whose content is encrypted.
     Thinking(Value),
-    /// A block of a type that perhaps only one of the APIs knows.
+    /// A block of any other type, which may exist in only one of the APIs.
     Other(Value),
 }
 

@@ -19,7 +19,7 @@ pub(super) enum ReplayMessage {
 pub(super) struct AssistantMessage {
     pub(super) parts: Vec<Part>,
     pub(super) calls: Vec<Call>,
-    /// Reasoning and Codex items, under their names in the record.
+    /// Reasoning and Codex items, by the names of their fields in the record.
     pub(super) carried: Map<String, Value>,
 }
 
@@ -51,7 +51,7 @@ pub(super) fn read_items(session: &SessionRecord, messages: &[MessageRecord]) ->
         }));
     }
     let mut messages = messages.iter().peekable();
-    // Some agents store the prompt both with the session and as the first message.
+    // Some agents store the system prompt both with the session and as the first message.
     if prompt.is_some() {
         messages.next_if(|message| is_prompt(message, prompt.as_ref()));
     }

@@ -48,8 +48,8 @@ impl<Id: Ord> SearchCollector<Id> {
         self.query.is_empty()
     }
 
-    /// Returns a condition that the tokens of every match satisfy. Returns `None` if the tokens
-    /// cannot help, so all messages must be read.
+    /// Returns a condition that the tokens of every match satisfy. Returns `None` if there is no
+    /// such condition, in which case all messages must be read.
     pub fn index_query(&self) -> Option<IndexQuery> {
         self.query.index_query()
     }

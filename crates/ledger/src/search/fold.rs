@@ -148,15 +148,15 @@ fn can_join(character: char) -> bool {
         || is_accent(first)
 }
 
-/// True for characters in certain large ranges. They fold to themselves, and never combine with the
-/// character before them.
+/// True for most ideographs, Hangul syllables and kana. They fold to themselves, and never combine
+/// with the character before them.
 fn folds_to_itself(c: char) -> bool {
     matches!(c, '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{ac00}'..='\u{d7a3}'
         | '\u{3041}'..='\u{3096}' | '\u{30a1}'..='\u{30fa}')
 }
 
-/// True for marks that do not form a different letter, variation selectors, soft hyphens and byte
-/// order marks.
+/// True for variation selectors, soft hyphens, byte order marks, and marks that do not form a
+/// different letter.
 fn is_accent(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{300}'..='\u{36f}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}'
         | '\u{20d0}'..='\u{20ff}' | '\u{fe00}'..='\u{fe0f}' | '\u{fe20}'..='\u{fe2f}' | '\u{feff}')

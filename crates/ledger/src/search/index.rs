@@ -39,7 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// The number of bytes of unindexed text above which a process indexes what it has appended.
 const MAX_TAIL_BYTES: usize = 32 << 10;
 
-/// The time that indexing a slice may take. Other writers have to wait for this.
+/// The time that indexing a slice may take. Other writers have to wait that long.
 const SLICE_TIME: Duration = Duration::from_millis(5);
 
 /// The state of the index.
@@ -51,7 +51,7 @@ struct IndexState {
 }
 
 impl Ledger {
-    /// Indexes at least one slice of the tail if it is long after an append.
+    /// Indexes at least one slice of the tail after an append, if the tail has become long.
     pub(crate) fn index_after_append(&mut self, tail: i64, messages: &[MessageRecord]) {
         self.unindexed_bytes += text_size(messages);
         if self.unindexed_bytes > MAX_TAIL_BYTES || tail >= LONG_TAIL {
@@ -59,7 +59,8 @@ impl Ledger {
         }
     }
 
-    /// Indexes at least one slice of the tail if it is long after events that added messages.
+    /// Indexes at least one slice of the tail after events were recorded, if the events added
+    /// messages and the tail has become long.
     pub(crate) fn index_after_events(&mut self, events: &[Event]) {
         let messages = events.iter().filter_map(|event| match event {
             Event::Messages { messages, .. } => Some(messages.as_slice()),
@@ -241,7 +242,8 @@ pub(crate) fn forget_session(connection: &Connection, key: i64) -> Result<(), Le
             delete.execute(params![row.get::<_, i64>(0)?, entry])?;
         }
     }
-    // SQLite will reuse the ids of the last messages once they are deleted.
+    // SQLite will reuse the ids of the last messages once they are deleted, so these ids must no
+    // longer count as indexed.
     connection.execute(
         "UPDATE search_state SET indexed = min(indexed, ifnull(
              (SELECT id FROM messages WHERE session <> ?1 ORDER BY id DESC LIMIT 1), 0))",

@@ -135,8 +135,8 @@ impl Ledger {
         self.search_until(query, options, &|| false)
     }
 
-    /// Searches the messages, newest first. Calls `is_over` after each message, and stops with the
-    /// results found so far when it returns true.
+    /// Searches the messages, newest first. Calls `is_over` after each message. Once `is_over`
+    /// returns true, stops and returns the results found so far.
     pub fn search_until(
         &mut self,
         query: &str,

@@ -11,7 +11,7 @@ const BEFORE: usize = 60;
 const AFTER: usize = 140;
 
 /// Extracts the text around the first match and marks each match in it. For a query that only
-/// excludes terms, extracts the beginning.
+/// excludes terms, extracts the beginning of the message.
 pub(crate) fn make_snippet(query: &Query, fields: &[String]) -> String {
     let marked = fields.iter().find_map(|field| {
         let matches = find_matches(query, field);

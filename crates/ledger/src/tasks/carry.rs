@@ -15,8 +15,8 @@ use crate::{
 };
 
 impl Ledger {
-    /// Describes a whole task for the log that machines share. `state` is the task's state after its
-    /// last journal entry. Secrets are masked.
+    /// Describes a whole task for the log that machines share. `state` is the task's state after
+    /// its last journal entry. Secrets are masked.
     pub fn describe_task(&self, id: &str, state: &Value) -> Result<TaskBase, LedgerError> {
         let task = self.task(id)?;
         let mut snapshot = state.clone();
@@ -177,7 +177,7 @@ impl Ledger {
         })
     }
 
-    /// Gives a task and its session other ids, so that another history of the task can take its
+    /// Gives a task and its session new ids, so that another history of the task can take its
     /// place. Returns the new id of the session.
     pub fn set_task_aside(
         &mut self,
@@ -209,8 +209,8 @@ impl Ledger {
     }
 }
 
-/// True if an event of another machine also belongs in this ledger. Usage belongs to the machine
-/// where it arose, and so do notices.
+/// True if an event of another machine also belongs in this ledger. Usage and notices belong only
+/// to the machine where they arose.
 fn is_carried(event: &Event) -> bool {
     !matches!(event, Event::Usage { .. } | Event::Notice { .. } | Event::NoticesDelivered { .. })
 }

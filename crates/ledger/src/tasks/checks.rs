@@ -84,8 +84,8 @@ pub(crate) fn complete_tasks(transaction: &Transaction<'_>) -> Result<Vec<String
     Ok(notes)
 }
 
-/// Creates a task for rows whose task is lost. Its session is the one that the last of its journal
-/// entries names.
+/// Creates a task for rows whose task is lost. Its session is the one named in the last of its
+/// journal entries.
 fn recover_task(transaction: &Transaction<'_>, key: i64) -> Result<(), LedgerError> {
     let sql = "SELECT session, time FROM journal WHERE task = ?1 ORDER BY seq DESC LIMIT 1";
     let last = transaction

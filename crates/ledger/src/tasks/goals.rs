@@ -113,8 +113,8 @@ pub struct GoalUpdate {
     pub state: Option<(GoalState, Option<String>)>,
     /// The new budget.
     pub budget: Option<Budget>,
-    /// True if the state is to be set only if the goal is active. This keeps a process that is
-    /// working on a goal from overwriting the user's decision to pause or cancel it.
+    /// True to set the state only if the goal is active. This keeps a process that is working on a
+    /// goal from overwriting the user's decision to pause or cancel it.
     pub only_if_active: bool,
     /// True if a new run begins. Its spending is counted from zero.
     pub begins_run: bool,

@@ -2,7 +2,7 @@
 //!
 //! A task is locked only while a process holds the kernel's lock on its file; the mere existence of
 //! the file means nothing. Another lock, `tasks/lock`, is held briefly to take or test a task's
-//! lock. So a test of a lock never makes its task look as if it were running.
+//! lock. So testing a task's lock never makes the task look as if it were running.
 
 use std::collections::BTreeSet;
 use std::fs;

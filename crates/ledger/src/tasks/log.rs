@@ -1,7 +1,7 @@
 //! A journal that several machines share.
 //!
-//! The ledger is where a task's steps are written first. A task log is a second copy outside this
-//! ledger, from which another machine can continue the task. The log also has the lease that all
+//! A task's steps are first written to the ledger. A task log is a second copy outside this ledger,
+//! from which another machine can continue the task. The log also contains the lease that all
 //! machines respect. This module describes the log and its records; another crate stores them.
 
 use serde::{Deserialize, Serialize};
@@ -124,7 +124,7 @@ pub struct LogLease {
     /// The name of the machine that wrote the last record, if it is not this machine.
     pub written_by: Option<String>,
     /// The number and the epoch of the last entry before the task moved to the machine that wrote
-    /// the last record; 0 if the task never moved.
+    /// the last record; both 0 if the task never moved.
     pub from: (i64, i64),
 }
 
@@ -141,8 +141,8 @@ pub struct LoggedTask {
     pub machine: String,
     /// True if that machine is this one.
     pub is_this: bool,
-    /// The number of seconds until another machine can take the lease, by the clock of the log; 0 if
-    /// the lease has ended.
+    /// The number of seconds until another machine can take the lease, by the clock of the log; 0
+    /// if the lease has ended.
     pub lease_seconds: i64,
     pub updated_at: Time,
 }
@@ -157,7 +157,7 @@ pub enum LogError {
     Fenced { machine: String },
     #[error("no task {0:?} in the fleet")]
     NoSuchTask(String),
-    /// The log may be available again later.
+    /// The log cannot be reached now, but may be available again later.
     #[error("the fleet's journal cannot be reached")]
     Away(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error("the fleet's journal cannot be used")]

@@ -95,7 +95,7 @@ fn with_sources(
     let mut all = states.clone();
     for state in states {
         let (_, _, mut needed) = read_ancestry(connection, state)?;
-        // If a state was stored again after a later one, it may be its own ancestor.
+        // A state that was stored again after a later state may be its own ancestor.
         let mut seen = HashSet::from([state]);
         let mut current = state;
         while !needed.is_empty() {

@@ -45,7 +45,7 @@ pub struct ThreadPosition {
 /// A part of a list of states.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ThreadPage {
-    /// The states, those with the greatest id first.
+    /// The states, by descending id.
     pub states: Vec<ThreadState>,
     /// The position at which the list continues; `None` if this is its end.
     pub next: Option<ThreadPosition>,
@@ -75,8 +75,7 @@ impl Ledger {
         })
     }
 
-    /// Lists states, those with the greatest id first. The list may be longer than the returned
-    /// page.
+    /// Lists states by descending id. The list may be longer than the returned page.
     pub fn list_thread_states(&self, filter: &ThreadFilter) -> Result<ThreadPage, LedgerError> {
         self.database.snapshot(|connection| list_states(connection, filter))
     }

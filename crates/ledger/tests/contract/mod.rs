@@ -1,9 +1,9 @@
-//! The contract that both the ledger and the fleet's database fulfil when they answer queries.
+//! The contract that both the ledger and the fleet's database fulfill when they answer queries.
 //!
-//! All writes go to the ledger. A fleet offers only three operations: it lists sessions,
-//! searches messages and adds up usage. Reading a whole session, resolving the beginning of an id,
-//! suggestions for misspelled words, rewinding, forking, titles, tasks and threads are operations of
-//! the ledger alone.
+//! All writes go to the ledger. A fleet offers only three operations: it lists sessions, searches
+//! messages and adds up usage. Reading a whole session, resolving the beginning of an id,
+//! suggestions for misspelled words, rewinding, forking, titles, tasks and threads are operations
+//! of the ledger alone.
 
 pub(crate) mod lists;
 pub(crate) mod oracle;
@@ -34,7 +34,7 @@ pub(crate) trait Backend {
     fn cases(&self) -> u32;
 }
 
-/// A part of the contract. It gets a backend without any session.
+/// A part of the contract. It gets a backend without any sessions.
 pub(crate) type Part = fn(&mut dyn Backend);
 
 /// The contract.

@@ -171,7 +171,7 @@ fn find_by_search(backend: &mut dyn Backend, query: &str) -> BTreeSet<i64> {
     outcome.results.iter().map(|hit| hit.message).collect()
 }
 
-/// Calls `check` with generated values. Each call gets the backend without any session.
+/// Calls `check` with generated values. For each call, the backend has no sessions.
 fn check_cases<T: std::fmt::Debug>(
     backend: &mut dyn Backend,
     cases: u32,
@@ -202,7 +202,7 @@ pub(crate) fn a_search_finds_what_a_scan_finds(backend: &mut dyn Backend) {
         let split = split.min(messages.len());
         backend.ledger().append("s", &messages[..split], at(1)).unwrap();
         backend.ledger().optimize(&|_| {}).unwrap();
-        // The ledger's index does not have the other messages yet.
+        // The remaining messages are not in the ledger's index yet.
         backend.ledger().append("s", &messages[split..], at(2)).unwrap();
         for query in &queries {
             let expected = find_by_definition(&messages, query);

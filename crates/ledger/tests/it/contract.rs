@@ -1,4 +1,4 @@
-//! The ledger fulfils the contract that the fleet's database also fulfils.
+//! The ledger fulfills the contract that the fleet's database also fulfills.
 
 #[path = "../contract/mod.rs"]
 mod parts;

@@ -17,8 +17,8 @@ use crate::support::{
 
 const LOG: &str = "/logs/one.jsonl";
 
-/// Builds an entry of session `s` from `text`. Text that starts with `>` is a prompt, with `=` a
-/// summary, and with `$` the number of tokens that were used. Any other text is an answer from the
+/// Builds an entry of session `s` from `text`. At the start of the text, `>` marks a prompt, `=` a
+/// summary, and `$` the number of tokens that were used. Any other text is an answer from the
 /// agent.
 fn make_entry(origin: usize, seconds: i64, text: &str) -> LogEntry {
     let rest = text.get(1..).unwrap_or_default();
@@ -391,7 +391,8 @@ fn a_message_that_is_logged_again_with_less_content_stays_whole() {
     let mut fixture = Fixture::new();
     read_on(&mut fixture.ledger, &TALK, 6);
     let before = fixture.ledger.transcript("s").unwrap();
-    // A prompt does not grow either, because agents expand it for their models.
+    // A longer version of a prompt is ignored, too, because agents add context to prompts for their
+    // models.
     let entries =
         vec![make_entry(0, 10, ">one <context>"), make_entry(1, 11, "…"), make_entry(2, 12, "$50")];
     assert_eq!(write_again(&mut fixture.ledger, entries), 0);

@@ -62,7 +62,8 @@ fn a_deletion_after_a_repair_overwrites_the_text() {
     damage_index_page(&path);
     let test = "a_deletion_after_a_repair_overwrites_the_text";
     assert!(start_repair(test, &path).wait().unwrap().success());
-    // This read opens the new file. Only a later write makes the connection overwrite deleted text.
+    // This read opens the new file. Only the next write sets up the connection to overwrite deleted
+    // text.
     assert_eq!(all_texts(&ledger, "s"), ["before the repair"]);
     let has_text = || {
         let bytes = fs::read(&path).unwrap();

@@ -18,7 +18,7 @@ const HARMLESS: &str = include_str!("../fixtures/secrets/harmless.txt");
 /// The number of times that each template is filled, each time with different characters.
 const FILLS: u64 = 5;
 
-/// The maximum number of characters of a secret that may remain. They are too few to be useful to a
+/// The maximum number of characters of a secret that may remain. So few characters are useless to a
 /// reader.
 const REMAINDER: usize = 7;
 

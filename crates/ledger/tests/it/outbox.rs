@@ -321,8 +321,8 @@ fn a_repaired_ledger_ships_everything_again_and_deletes_nothing() {
     assert_eq!(count_rows(&path, "outbox"), 0);
 }
 
-/// Until the outbox is created again, its length tells callers that there is something to ship.
-/// Deletions that were not shipped before that are still shipped afterwards.
+/// Until the outbox is created again, its length tells callers that there is something to ship. A
+/// deletion that has not been shipped by then is still shipped afterwards.
 #[test]
 fn an_outbox_of_an_earlier_version_is_created_again_without_forgetting_deletions() {
     let mut fixture = Fixture::with_three_turns();

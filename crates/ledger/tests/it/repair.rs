@@ -191,8 +191,8 @@ fn messages_that_are_only_in_the_log_are_recovered() {
     let (mut fixture, _) = make_sessions();
     fixture.say("a", "user", "only in the log");
     let path = fixture.path();
-    // The ledger stays open, so its log is not moved into the database, as if the machine had
-    // stopped suddenly. No process has the copy open.
+    // The ledger stays open, so its log is not moved into the database. The copied files are
+    // therefore like those after a power failure. No process has the copies open.
     let scratch = tempfile::TempDir::new().unwrap();
     let copy = scratch.path().join("state.db");
     fs::copy(&path, &copy).unwrap();

@@ -45,7 +45,7 @@ fn store_details(message: &mut MessageRecord, details: &Value, kind: ApiKind) {
     }
 }
 
-/// Returns the finish reason of a reply. A reply that was not finished counts as interrupted.
+/// Returns the finish reason of a reply. A reply that was not finished is treated as interrupted.
 fn finish_reason(reply: &Reply, end: &AttemptEnd) -> &'static str {
     match end {
         AttemptEnd::Finished(Finish::Stop) if reply.calls.is_empty() => "stop",

@@ -52,7 +52,7 @@ impl SseReader {
         }
     }
 
-    /// Reads the next bytes of the stream and appends to `events` the events that are now complete.
+    /// Reads the next bytes of the stream, and appends the events that they complete to `events`.
     pub(crate) fn read_bytes(
         &mut self,
         mut bytes: &[u8],

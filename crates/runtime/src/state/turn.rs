@@ -39,7 +39,7 @@ pub struct TurnState {
     pub outcome: Option<TurnOutcome>,
     #[serde(default)]
     pub repeated: RepeatedErrors,
-    /// The number of replies with calls since the last call that could be made.
+    /// The number of replies with calls since the last valid call ended.
     #[serde(default)]
     pub unusable_replies: u32,
     #[serde(default)]
@@ -113,7 +113,7 @@ impl TurnState {
         self.calls[index].call.name == SUBAGENT
     }
 
-    /// Lists the calls for subagents that have not ended. All other calls wait for them.
+    /// Lists the unfinished calls for subagents. All other calls wait for these.
     pub(super) fn list_delegated(&self) -> Vec<usize> {
         let open = |index: &usize| {
             let progress = &self.calls[*index].progress;
@@ -150,7 +150,7 @@ impl TurnState {
             Entry::Spawned { call, task } => {
                 self.set_progress(call, CallProgress::Spawned { task: task.clone() });
             }
-            // The state of the whole task handles the other entries.
+            // `State::apply` handles the other entries.
             _ => {}
         }
     }

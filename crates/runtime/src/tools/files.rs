@@ -179,7 +179,8 @@ impl PlannedWrite {
         staged.file.write_all(&self.after)?;
         if let Some(replaced) = replaced {
             let is_kept = keep_owner(&staged.file, replaced).is_ok();
-            // Another owner must not gain rights through these bits.
+            // If the owner changes, the setuid and setgid bits must not give the file the new
+            // owner's rights.
             let mask = if is_kept { 0o7777 } else { 0o777 };
             staged.file.set_permissions(fs::Permissions::from_mode(replaced.mode() & mask))?;
         } else {

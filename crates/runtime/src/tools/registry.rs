@@ -71,7 +71,7 @@ impl Tools {
         }
     }
 
-    /// Adds a tool. It replaces a tool with the same name.
+    /// Adds a tool. If there is already a tool with the same name, replaces that tool.
     pub fn with(mut self, tool: Box<dyn Tool>) -> Tools {
         let name = tool.spec().name;
         self.0.retain(|(known, _)| *known != name);

@@ -1,4 +1,5 @@
-//! The tool `todo`: the model's list of steps. It exists only in the conversation.
+//! The tool `todo`, with which the model keeps a list of steps. The list exists only in the
+//! conversation.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -6,7 +7,7 @@ use takeback_undo::ToolWork;
 
 use super::{Tool, ToolContext, ToolOutput, ToolSpec, input};
 
-/// The tool that shows the model its own list of steps.
+/// The tool that formats the model's list of steps and returns it as the result of the call.
 pub(super) struct Todo;
 
 #[derive(Deserialize)]

@@ -12,7 +12,7 @@ pub(super) fn walk_files(root: &Path, depth: Option<usize>) -> Walk {
     WalkBuilder::new(root)
         .hidden(false)
         .require_git(false)
-        // The user's global ignore file is not used, because it would be found through environment
+        // The user's global ignore file is not used, because its location depends on environment
         // variables.
         .git_global(false)
         .max_depth(depth)

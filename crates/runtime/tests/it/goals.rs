@@ -95,7 +95,8 @@ fn a_turn_that_spends_the_budget_is_stopped_before_its_next_request() {
     let mut task = begin(&scratch, &server, budget);
     let goal = task.run_goal("g", None, &Recorder::default()).unwrap();
     assert_eq!(goal.state, GoalState::BudgetLimited);
-    // Three requests of 120 tokens each exceed the budget, and the last turn needs one more.
+    // Three requests of 120 tokens each exceed the budget, and the last turn needs one more
+    // request.
     assert_eq!((goal.spent.tokens, goal.spent.turns), (480, 2));
     assert_eq!(prompts(&scratch), ["do it", "The budget for this "]);
 }

@@ -13,7 +13,7 @@ use crate::support::{Recorder, Scratch, build_agent};
 
 const COMPLETE: Pause = Pause::TurnEnded(TurnOutcome::Complete);
 
-/// A part of the note that replaces a result.
+/// A part of the note that replaces a result that was left out.
 const NOTE: &str = "left out to save space";
 
 fn begin(scratch: &Scratch, server: &Server, kind: ApiKind, window: u64) -> Task {

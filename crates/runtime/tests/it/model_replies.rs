@@ -118,7 +118,7 @@ fn a_stored_reply_is_sent_back_unchanged() {
         assert_eq!(first.reply.reasoning.as_deref(), Some("I should look."));
         let message = to_message(&first.reply, &provider, &first.end);
         assert_eq!(message.finish_reason.as_deref(), Some("tool_calls"));
-        // The message comes back from the ledger as it was stored.
+        // Convert the message to JSON and back, as if the ledger had stored and returned it.
         let message = serde_json::from_value(serde_json::to_value(message).unwrap()).unwrap();
         conversation.messages.push(message);
         conversation.messages.push(takeback_ledger::MessageRecord {

@@ -7,7 +7,7 @@ use takeback_script::{Fault, Reply, Request, Server, ToolCall};
 
 use crate::support::{Recorder, Scratch};
 
-/// Delegates two files to subagents.
+/// Delegates the writing of two files to two subagents. The same script also plays the subagents.
 pub(crate) fn delegator(request: &Request) -> Reply {
     let text = request.last_text().to_owned();
     match (text.as_str(), request.last_result()) {

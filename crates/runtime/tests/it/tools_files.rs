@@ -68,7 +68,7 @@ fn a_file_that_the_user_deleted_or_created_is_noticed() {
     fs::remove_file(bench.at("a")).unwrap();
     let write = json!({ "path": "a", "content": "two" });
     assert!(bench.fail("write_file", &write).contains("a was deleted since you last read it"));
-    // Reading a missing file tells the model that it is missing.
+    // If the model reads a missing file, it learns that the file does not exist.
     let missing = bench.call("read_file", &json!({ "path": "a" }));
     assert_eq!((missing.text.as_str(), missing.is_error), ("a does not exist", true));
     assert_eq!(missing.known_files, [KnownFile { path: bench.at("a"), digest: None }]);
@@ -327,7 +327,7 @@ fn a_file_that_is_too_large_to_edit_can_still_be_read() {
     let mut bench = Workbench::new();
     let file = fs::File::create(bench.at("huge")).unwrap();
     (&file).write_all("line\n".repeat(100_000).as_bytes()).unwrap();
-    // The rest of the file takes no space, and is not read.
+    // The rest of the file is a hole. It takes no space on the disk, and is not read.
     file.set_len(8 << 30).unwrap();
     let output = bench.call("read_file", &json!({ "path": "huge", "offset": 5, "limit": 2 }));
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Replies that fail as those of real servers do.
+//! Replies that fail in the same ways as those of real servers.
 
 use serde_json::{Value, json};
 use takeback_script::{Fault, Finish, Reply, Server};

@@ -1,4 +1,4 @@
-//! Tests of the server through plain connections, as clients use it.
+//! Tests that use the server as clients do, over plain HTTP connections.
 
 #![allow(clippy::unwrap_used)]
 

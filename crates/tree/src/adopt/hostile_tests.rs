@@ -19,7 +19,7 @@ use crate::pack::{OFS_DELTA, REF_DELTA, deflate, push_distance, push_entry_head}
 use crate::path::RelPath;
 use crate::testing::Bench;
 
-/// A repository beside a store.
+/// A hostile repository, and a store into which it is adopted.
 struct Hostile {
     bench: Bench,
     directory: PathBuf,

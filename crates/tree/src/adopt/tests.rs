@@ -18,7 +18,7 @@ use crate::path::RelPath;
 use crate::pins::{PinName, WorkspaceId};
 use crate::testing::{Bench, Ending, Files, child, file, harm, kill_at, text};
 
-/// A repository with a work tree, beside a store.
+/// A repository with a work tree, in a directory next to the store.
 struct Repository {
     directory: PathBuf,
 }

@@ -1,8 +1,8 @@
 //! The stat cache: the state that the last capture saw. With the cache, an unchanged file costs
 //! only one `lstat`.
 //!
-//! The cache is a file of fixed-size records with a checksum. Small changes are appended to a log
-//! beside it. The cache is disposable: without it, the next capture reads everything.
+//! The cache is a file of fixed-size records with a checksum. Small changes are appended to a
+//! separate log. The cache is disposable: without it, the next capture reads everything.
 
 mod format;
 
@@ -42,7 +42,7 @@ pub(crate) enum EntryKind {
 #[repr(u8)]
 pub(crate) enum FileClass {
     Plain = 0,
-    /// A single ignored file beside captured ones.
+    /// A single ignored file in a directory that is captured.
     Guarded = 1,
     /// Captured despite the rules, because git tracks it.
     Tracked = 2,

@@ -128,7 +128,7 @@ fn can_be_refreshed(known: &CachedEntry, stat: &Stat) -> bool {
         && !matches!(known.class, FileClass::Tracked | FileClass::Named)
 }
 
-/// Stats a directory. Sets the size to zero, because it is meaningless.
+/// Stats a directory. Sets the size to zero, because the size of a directory is meaningless.
 pub(super) fn stat_directory(fd: BorrowedFd<'_>) -> io::Result<Stat> {
     Ok(Stat { size: 0, ..beneath::stat_fd(fd)? })
 }

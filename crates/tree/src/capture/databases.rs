@@ -1,4 +1,4 @@
-//! SQLite databases. A database and the files beside it (`-wal`, `-journal`) are captured as of the
+//! SQLite databases. A database and its companion files (`-wal`, `-journal`) are captured as of the
 //! same moment, because files from different moments would be useless.
 //!
 //! All of these files are read, the write-ahead log last. They are consistent if, during the reads,
@@ -34,7 +34,7 @@ const ENOUGH_BYTES: usize = 256 << 20;
 /// A change time that makes the next capture reread the file.
 const UNRELIABLE: i64 = i64::MIN;
 
-/// The suffixes of the files beside a database.
+/// The suffixes of the companion files of a database.
 pub const SUFFIXES: [&[u8]; 3] = [b"-journal", b"-wal", b"-shm"];
 
 /// Returns the path of the database that a file belongs to, according to the file's name.
@@ -183,8 +183,8 @@ impl Scanner<'_> {
             is_settled = is_one_moment;
             if !is_settled && let Some(last) = &last {
                 is_settled = last.is_confirmed_by(&collected);
-                // If so, `last` is consistent, because its log was read between two equal states of
-                // the database.
+                // A confirmed `last` is consistent, because its log was read between two equal
+                // states of the database.
                 if is_settled {
                     break;
                 }
@@ -285,8 +285,8 @@ fn find_child(listing: &DirectoryListing, name: &[u8]) -> Option<usize> {
     listing.children.binary_search_by(|child| child.name[..].cmp(name)).ok()
 }
 
-/// Leaves out the files beside each database that is itself left out. Restoring a log together with
-/// a different state of its database would destroy the database.
+/// Leaves out the companion files of a database that is itself left out. Restoring a log together
+/// with a different state of its database would destroy the database.
 fn leave_beside(listing: &mut DirectoryListing, name: &[u8], database: &CachedEntry) {
     for suffix in SUFFIXES {
         let Some(at) = find_child(listing, &[name, suffix].concat()) else { continue };

@@ -58,7 +58,7 @@ pub struct CaptureOptions<'a> {
     /// regenerated according to the built-in excludes are left out.
     pub swept: &'a [RelPath],
     /// The current time, taken before the capture begins. The next capture rereads all files that
-    /// changed shortly before this time or later.
+    /// changed shortly before this time or after it.
     pub now: SystemTime,
 }
 
@@ -121,8 +121,8 @@ pub enum UncoveredReason {
     Changing,
     /// The file holds secrets, and the rules exclude secrets.
     Private,
-    /// The path is a nested repository. Another program made the checkpoint and stored only a link
-    /// to this repository.
+    /// The path is a nested repository. This reason occurs only in imported checkpoints: the
+    /// program that made them stored only a link to the repository.
     Nested,
 }
 
@@ -182,7 +182,7 @@ pub(crate) struct CaptureContext<'a> {
     /// The paths that may have changed; `None` if any path may.
     pub(crate) expected: Option<ExpectedChanges>,
     /// The packs that have been deleted or changed since the known state was saved; `None` if there
-    /// are none. An empty list means that it is unknown which packs these are.
+    /// are none. The list is empty if the earlier packs are unknown.
     pub(crate) suspects: Option<Vec<String>>,
     /// The packs that turn out to be lost or damaged.
     pub(crate) damaged: RefCell<Vec<String>>,

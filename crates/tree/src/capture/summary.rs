@@ -61,13 +61,13 @@ pub(super) fn summarize(known: &KnownState, rules: &CaptureRules) -> (Capture, u
     (capture, extra)
 }
 
-/// The maximum number of paths over the budget that are reported. If there are more, only their
-/// topmost directories are reported.
+/// The maximum number of over-budget paths that are reported. If there are more, only the topmost
+/// directories that contain them are reported.
 const MAX_REPORTED: usize = 1000;
 
-/// If nothing in a directory is captured, replaces the paths over the budget in it with the
-/// directory itself. If too many paths remain, does the same for directories in which some files
-/// are captured.
+/// Replaces the over-budget paths in a directory with the directory itself if nothing in the
+/// directory is captured. If too many paths remain, does the same for directories in which some
+/// files are captured.
 fn collapse_over_budget(known: &KnownState, uncovered: &mut Vec<Uncovered>) {
     let is_over = |found: &Uncovered| matches!(found.reason, UncoveredReason::OverBudget { .. });
     if !uncovered.iter().any(is_over) {

@@ -26,9 +26,9 @@ pub struct NewDirectory {
 }
 
 impl NewDirectory {
-    /// Creates the directory `name` beside `destination`, which must be an absolute path without
-    /// links. Creates the missing directories above it. Until the directory is placed, only this
-    /// user can access it.
+    /// Creates the directory `name` next to `destination`, which must be an absolute path without
+    /// links. Also creates the missing directories above the two. Until the directory is placed,
+    /// only this user can access it.
     pub fn create(destination: &Path, name: &str) -> io::Result<NewDirectory> {
         let parent = destination.parent().ok_or(io::ErrorKind::InvalidInput)?;
         let mut parents: Vec<PathBuf> = parent
@@ -64,8 +64,8 @@ impl NewDirectory {
     }
 
     /// Sets the directory's permissions, syncs everything in it, and gives it its final name. If an
-    /// empty directory has that name, the new directory replaces it and gets its permissions. Fails
-    /// if anything else has that name, and leaves it unchanged.
+    /// empty directory has that name, the new directory replaces it and takes over its permissions.
+    /// If anything else has that name, this fails and changes nothing at that path.
     pub fn place(mut self, permissions: u32) -> io::Result<()> {
         let existing = fs::symlink_metadata(&self.destination).ok();
         let existing = existing.map(|found| found.permissions().mode());

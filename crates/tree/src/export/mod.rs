@@ -1,9 +1,9 @@
 //! Export packs: packs that are built to leave the machine.
 //!
-//! The packs of the store hold both private files and others, so they are never copied as they are.
-//! An export writes the objects that commits need into new packs, and private objects into packs of
-//! their own. No delta refers to an object in another pack, so a pack without private objects
-//! reveals nothing about them.
+//! The packs of the store hold private files as well as others, so these packs are never copied
+//! directly. Instead, an export writes the objects that commits need into new packs, and puts
+//! private objects into packs of their own. No delta refers to an object in another pack, so a pack
+//! without private objects reveals nothing about them.
 
 mod private;
 #[cfg(test)]
@@ -58,8 +58,8 @@ pub enum ExportPrivacy<'a> {
 pub struct Export {
     /// The commits that are left out, because an object that they need is missing or damaged.
     pub damaged: Vec<Oid>,
-    /// True if the store has lost objects and the loss was accepted. Commits may need objects that
-    /// are not exported.
+    /// True if the store has lost objects and the loss was accepted. In that case, commits may need
+    /// objects that are not exported.
     pub has_losses: bool,
     sources: SourcePacks,
     recent: RecentObjects,
@@ -79,7 +79,7 @@ struct PackPlan {
 pub struct Needs {
     /// The ids of the objects.
     pub objects: HashSet<Oid>,
-    /// True if no id is missing, because nothing is damaged or lost.
+    /// True if `objects` is complete, which means that no needed object is damaged or lost.
     pub is_complete: bool,
 }
 
@@ -178,8 +178,8 @@ impl Export {
         self.damaged.is_empty() && !self.has_losses
     }
 
-    /// Returns the approximate size in bytes of the packs that are not written yet. They become
-    /// smaller if better deltas are found.
+    /// Returns the approximate size in bytes of the packs that are not written yet. The written
+    /// packs are smaller if better deltas are found.
     pub fn waiting_bytes(&self) -> u64 {
         self.waiting.iter().map(|plan| plan.bytes).sum()
     }

@@ -46,7 +46,7 @@ fn write_all(export: &mut Export, directory: &Path) -> Vec<ExportedPack> {
 #[test]
 fn every_object_is_in_exactly_one_pack_and_private_ones_have_their_own_packs() {
     let (scratch, store, commits) = store_with_states();
-    // Deltas in the store must not lead from one pack to another.
+    // A gc stores objects as deltas. In export packs, no delta may refer to another pack.
     store.gc().unwrap();
     let needs = store.find_needs(std::slice::from_ref(&commits)).unwrap();
     assert!(needs.is_complete);

@@ -272,8 +272,8 @@ fn check_copy(
 }
 
 impl ObjectDatabase {
-    /// Opens an object database and those that it borrows objects from. Databases that cannot be
-    /// read are left out.
+    /// Opens an object database and the databases that it borrows objects from. Databases that
+    /// cannot be read are left out.
     pub(super) fn open_all(directory: PathBuf) -> Vec<ObjectDatabase> {
         let mut databases = Vec::new();
         // The databases that were opened before an error can be used.
@@ -335,8 +335,8 @@ fn read_loose(path: &Path, max_size: u64) -> ObjectCopy {
     Ok((kind, content))
 }
 
-/// Adds an object database and those that it borrows objects from. Skips databases that do not
-/// exist or were already added.
+/// Adds an object database and the databases that it borrows objects from. Skips databases that do
+/// not exist or were already added.
 fn add_database(
     directory: PathBuf,
     depth: usize,

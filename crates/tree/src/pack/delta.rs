@@ -1,4 +1,5 @@
-//! Deltas: an object described by copies from another object, its base, and by new bytes.
+//! Deltas. A delta is a list of instructions that rebuild an object: each one copies bytes from
+//! another object, the base, or inserts new bytes.
 
 use crate::pack::MAX_OBJECT;
 

@@ -1,9 +1,9 @@
 //! Packs: the files that hold objects. The format is git's own (pack version 2, index version 2,
 //! multi-pack index version 1), so that git can read and check everything written here.
 //!
-//! This code uses no library for packs, because a capture compresses in parallel straight into its
-//! pack, merging must *find* deltas and not only copy them, and a repair must read as much as
-//! possible of damaged packs.
+//! This code uses no library for packs, for three reasons: a capture compresses objects in parallel
+//! straight into its pack, a merge must *find* deltas and not only copy them, and a repair must
+//! read as much as possible of damaged packs.
 
 pub(crate) mod delta;
 pub(crate) mod index;

@@ -412,7 +412,7 @@ fn captures_during_repair_lose_nothing() {
         });
         while !captures.is_finished() {
             bench.store.repair(&ignore_progress).unwrap();
-            // This damage gives the repair something new to do.
+            // Damage the store again, so that the next repair has something to do.
             if let Some(pack) = list_pack_names(&bench.packs()).first() {
                 let _lock = bench.store.lock_shared().unwrap();
                 let _ = fs::remove_file(bench.packs().join(format!("{pack}.idx")));

@@ -36,8 +36,8 @@ use crate::threads::prepare_threads;
 /// The maximum number of staged files or directories that are open at the same time.
 const BATCH: usize = 128;
 
-/// Applies a plan that is not blocked and whose starting state is captured and pinned. After a
-/// success, the caller must end the journal.
+/// Applies a plan that is not blocked and whose starting state is captured and pinned. If this
+/// succeeds, the caller must end the journal.
 pub(super) fn apply_plan(
     lock: &mut Lock<'_>,
     plan: &Plan,
@@ -192,8 +192,8 @@ impl Restore<'_> {
             let stage = |number: &usize| self.stage_file(*number, &self.journal.steps[*number]);
             let mut results: Vec<_> = batch.par_iter().map(stage).collect();
             // While a large file was being written, it may have taken up the space that the other
-            // files needed. By now, the incomplete large file has been removed, so the files that
-            // could not be written are tried again.
+            // files needed. By now, the incomplete large file has been removed, so the other files
+            // can be written in a second attempt.
             if results.iter().filter(|result| lacks_space(result)).count() > 1 {
                 for (number, result) in batch.iter().zip(&mut results) {
                     if lacks_space(result) {
@@ -378,8 +378,8 @@ impl Restore<'_> {
         }
     }
 
-    /// Saves an old file under a visible name if a process that had it open wrote to it after it
-    /// was moved aside. No checkpoint holds this new content.
+    /// Saves an old file under a visible name if another process, which still had the file open,
+    /// wrote to it after it was moved aside. No checkpoint holds this new content.
     fn save_if_written(&self, number: usize, step: &Step) -> io::Result<Option<RelPath>> {
         if !matches!(step.action(), Action::Replace | Action::Delete) {
             return Ok(None);

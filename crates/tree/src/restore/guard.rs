@@ -32,10 +32,10 @@ impl<'a> Guard<'a> {
         Guard { store, tree, filter, matcher, scopes: HashMap::new(), trees }
     }
 
-    /// True if a file is guarded: a single ignored file beside captured ones.
+    /// True if a file is guarded: a single ignored file in a directory that is captured.
     pub(crate) fn is_guarded(&mut self, path: &RelPath) -> Result<bool, ObjectError> {
-        // The files beside a database are treated like the database: restoring a log together with
-        // a different state of its database would destroy the database.
+        // The companion files of a database are treated like the database itself: restoring a log
+        // together with a different state of its database would destroy the database.
         if let Some(database) = database_of(path.as_bytes())
             && let Ok(database) = RelPath::new(database.to_vec())
             && find_node(self.store, self.tree, &database)?.is_some_and(|node| node.mode.is_file())

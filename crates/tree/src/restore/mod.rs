@@ -92,7 +92,7 @@ pub struct Plan {
     #[serde(default)]
     pub unprivileged: Vec<RelPath>,
     /// Files that root does not give to the owner of the current file or of the directory, because
-    /// it is unknown whether that user is allowed to read them.
+    /// it is unknown whether that owner is allowed to read them.
     #[serde(default)]
     pub disowned: Vec<RelPath>,
     /// Paths that prevent the plan from being applied.
@@ -388,7 +388,7 @@ impl Lock<'_> {
     /// the message `done`, which also changes its id, if and only if the workspace was restored.
     /// This holds even if this process is killed.
     ///
-    /// After a success, the restore is treated as cut off until [`Lock::end_restore`] is called.
+    /// If the restore succeeds, it is treated as cut off until [`Lock::end_restore`] is called.
     /// Before that call, the caller can do further work that belongs to the restore. If the caller
     /// is killed, the next [`Lock`] reports [`Recovery::Finished`], and [`Lock::recovered_pin`]
     /// returns the pin.

@@ -262,7 +262,7 @@ impl<'a> Planner<'a, '_> {
     }
 
     /// Finds the files that the current capture lacks, although the restore that is being undone
-    /// created or changed them. They are too large, or the rules exclude them.
+    /// created or changed them. Such files are too large, or excluded by the rules.
     fn find_uncaptured_since_restore(&self) -> Result<Vec<RelPath>, PlanError> {
         let store = self.lock.store();
         let Some(led_to) = self.target.undoes else { return Ok(Vec::new()) };

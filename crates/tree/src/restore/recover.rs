@@ -61,8 +61,8 @@ impl Lock<'_> {
                 .map_err(|error| StoreError::io("write the journal in", &directory)(error).into())
                 .and_then(|()| settle(Direction::Back).map(Recovery::Reverted)),
         };
-        // If the restore was recorded, the caller may have further work to do, and ends the
-        // restore.
+        // If the restore was recorded, the caller may have further work to do. In that case, the
+        // caller ends the restore.
         let is_ended = match &recovery {
             Ok(Recovery::Finished(_)) => self.recovered_pin.is_none(),
             Ok(_) => true,

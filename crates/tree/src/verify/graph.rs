@@ -28,7 +28,8 @@ pub(super) struct ObjectGraph<'a> {
 
 /// An object in the graph.
 pub(super) enum GraphNode {
-    /// The numbers of its parts, in order. The tree of a commit comes first.
+    /// An object that was read: its kind, and the numbers of its parts, in order. The tree of a
+    /// commit comes first.
     Read(ObjectKind, Box<[u32]>),
     Lost(String),
 }

@@ -232,7 +232,7 @@ fn a_lost_attachment_is_reported_in_addition_to_lost_paths() {
         };
         assert_eq!(told, count);
         bench.assert_reported(&report, &pins);
-        // Nothing can be salvaged, but nothing further is lost.
+        // Nothing can be salvaged, but nothing more is lost.
         assert!(!bench.store.repair(&ignore_progress).unwrap().now.is_whole());
         bench.assert_reported(&bench.store.verify(&ignore_progress).unwrap(), &pins);
     }

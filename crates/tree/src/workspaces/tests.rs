@@ -192,7 +192,7 @@ fn a_move_killed_at_any_point_loses_no_pin() {
     assert!(point > 10, "{point}");
 }
 
-/// Renames the workspaces in a copied store to the ids that match their paths beside the copy.
+/// Gives the workspaces in a copied store the ids that belong to their paths beside the copy.
 fn rename_workspaces(from: &Bench, to: &Bench, ids: &dyn Fn(&Bench) -> [WorkspaceId; 2]) {
     for (old, new) in ids(from).iter().zip(ids(to)) {
         for (old, new) in [
@@ -306,7 +306,7 @@ fn workspaces_without_pins_are_forgotten() {
     assert_eq!(list_messages(store, "old"), ["old1"]);
 }
 
-/// No thread may ever hold a lock that does not exclude the other threads.
+/// A lock that one thread holds must always exclude the other threads.
 #[test]
 fn a_lock_excludes_others_even_while_the_workspace_is_forgotten() {
     let bench = Bench::new();

@@ -31,7 +31,7 @@ fn objects(scratch: &Scratch) -> usize {
     String::from_utf8(all).unwrap().lines().count()
 }
 
-/// Generates an index of files that changes little from one round to the next.
+/// Generates the content of an index, which changes little from one round to the next.
 fn index(round: usize) -> Vec<u8> {
     let line = |number: usize| {
         let version = if number == round { "changed" } else { "same" };

@@ -130,8 +130,8 @@ fn exchange_files(one: &Path, other: &Path) {
     renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
 }
 
-/// Files and directories are replaced by links to the outside and then put back. The names are the
-/// same on both sides, so a capture that followed a link would get the wrong content.
+/// Files and directories are replaced by links to the outside and then put back. The files outside
+/// have the same names, so a capture that followed a link would read the wrong content.
 #[test]
 fn links_that_lead_outside_are_never_followed() {
     let scratch = Scratch::in_memory();
@@ -149,7 +149,7 @@ fn links_that_lead_outside_are_never_followed() {
     }
     scratch.write("d/swapped", "inside");
     scratch.write("d/.gitignore", "nothing\n");
-    // One side of each exchange is outside the workspace.
+    // In each exchange, one of the two paths is outside the workspace.
     let aside = scratch.directory.path().join("aside");
     fs::create_dir(&aside).unwrap();
     symlink(&outside, aside.join("d")).unwrap();
@@ -216,7 +216,7 @@ fn directories_that_appear_and_disappear_are_listed_again() {
 }
 
 /// If a `.gitignore` changes during a capture, the capture may apply the old rules but store the
-/// new file. The next capture must not assume that they match.
+/// new file. The next capture must not assume that the rules match the stored file.
 #[test]
 fn a_gitignore_that_changes_during_a_capture_is_applied_by_the_next_one() {
     let scratch = Scratch::in_memory();

@@ -6,8 +6,8 @@ use takeback_tree::fault::take_opened_directories;
 
 use crate::support::{Scratch, in_own_process};
 
-/// Creates a chain of directories with this depth, and a file in each of them. Returns the number
-/// of directories that are opened by path while the chain is restored and removed again.
+/// Creates directories that are nested to this depth, and a file in each of them. Returns the
+/// number of directories that are opened by path while they are restored and removed again.
 fn opened_by_restores(depth: usize) -> usize {
     let scratch = Scratch::in_memory();
     let empty = scratch.capture();

@@ -9,7 +9,8 @@ use takeback_tree::{Capture, CaptureOptions, ForbiddenRoots, Oid, RelPath};
 
 use crate::support::{Scratch, rel};
 
-/// Captures the workspace, after announcing that only these paths may have changed since a state.
+/// Announces that only these paths may have changed since the state `since`, and captures the
+/// workspace.
 fn capture_expecting(scratch: &Scratch, since: Oid, paths: &[RelPath]) -> Capture {
     let workspace = scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
@@ -56,8 +57,8 @@ fn a_hidden_change_of_another_path_is_found_by_the_next_capture() {
         scratch.write("b/y", format!("{round}"));
         let first = scratch.capture_only();
         let then = stat(&scratch.path("b/y"));
-        // This changes neither the size nor, if it happens in the same second, the times of the
-        // file.
+        // This does not change the size of the file. If it happens in the same second, it does not
+        // change the times either.
         fs::write(scratch.path("b/y"), format!("{}", round + 500)).unwrap();
         if stat(&scratch.path("b/y")) != then {
             continue;

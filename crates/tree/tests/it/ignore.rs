@@ -228,7 +228,7 @@ fn any_path() -> impl Strategy<Value = Vec<Vec<u8>>> {
     prop::collection::vec(any_name(), 1..5)
 }
 
-/// A directory with its files, and the `.gitignore` files above them.
+/// Files in nested directories, and the `.gitignore` files in these directories.
 #[derive(Clone, Debug)]
 struct Sample {
     files: Vec<Vec<Vec<u8>>>,
@@ -241,7 +241,7 @@ fn any_sample() -> impl Strategy<Value = Sample> {
         .prop_map(|(files, ignores)| Sample { files, ignores })
 }
 
-/// Generates a deep directory with few distinct names and patterns, so that the patterns often
+/// Generates deeply nested files with few distinct names and patterns, so that the patterns often
 /// match.
 fn plain_sample() -> impl Strategy<Value = Sample> {
     let ignore = (any::<prop::sample::Index>(), 0..4usize, plain_ignore_file());
@@ -263,7 +263,7 @@ fn join_names(names: &[Vec<u8>]) -> Vec<u8> {
     names.join(&b'/')
 }
 
-/// Writes a file, unless something is in the way.
+/// Writes a file, unless another file or directory is in the way.
 fn try_write(root: &Path, path: &[u8], content: &[u8]) {
     let path = root.join(OsStr::from_bytes(path));
     if fs::create_dir_all(path.parent().unwrap()).is_ok() && !path.is_dir() {
@@ -540,8 +540,8 @@ fn each_kind_of_pattern_matches_what_it_matches_in_git() {
     for (number, pattern) in patterns.iter().enumerate() {
         let files = files.iter().enumerate();
         for (variant, file) in files {
-            // Each variant has a directory of its own, because a name is a file in some variants
-            // and a directory in others.
+            // Each variant has a directory of its own, because the same name can be a file in one
+            // variant and a directory in another.
             scratch.write(format!("p{number}/v{variant}/{file}"), "x");
             scratch.write(format!("p{number}/v{variant}/.gitignore"), pattern);
         }

@@ -15,7 +15,7 @@ use crate::support::{Scratch, read_directory};
 
 type Looks = BTreeMap<Vec<u8>, (u32, Vec<u8>)>;
 
-/// The environment variable that passes the scratch directory to a child.
+/// The environment variable that passes the scratch directory to a child process.
 const DIRECTORY: &str = "TAKEBACK_KILL_DIRECTORY";
 /// The environment variable with the number of the fault point at which a child is killed. It is
 /// unset if the child is killed from outside.

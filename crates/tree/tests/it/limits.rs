@@ -95,7 +95,7 @@ fn a_directory_of_another_user_stays_unchanged() {
 struct Tmpfs(std::path::PathBuf);
 
 impl Tmpfs {
-    /// Mounts a file system. Returns `None` if the machine does not allow it. In that case, full
+    /// Mounts a file system. Returns `None` if the machine does not allow this. In that case, full
     /// disks are only simulated, by the random test.
     fn mount(path: &Path, size: &str) -> Option<Tmpfs> {
         let status = Command::new("mount")

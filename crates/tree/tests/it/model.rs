@@ -130,7 +130,7 @@ fn is_directory(thing: Option<&Thing>) -> bool {
     matches!(thing, Some(Thing::Directory(_)))
 }
 
-/// Applies the rules, which are implemented here a second time, as simply as possible.
+/// Applies the rules, which are implemented here a second time and as simply as possible.
 fn model_coverage(state: &State) -> BTreeMap<String, Cover> {
     let ignored = |path: &str, is_directory: bool| {
         list_above(path).chain([""]).any(|directory| {

@@ -295,7 +295,7 @@ fn a_store_that_cannot_be_created_is_an_error() {
     });
 }
 
-/// A directory that cannot be resolved is not forbidden, and does no harm.
+/// Forbidden roots whose paths cannot be resolved are ignored.
 #[test]
 fn a_home_directory_that_cannot_be_read_does_no_harm() {
     as_bound_user("a_home_directory_that_cannot_be_read_does_no_harm", || {

@@ -344,8 +344,8 @@ fn captures_killed_at_random_moments_lose_nothing() {
     }
 }
 
-/// A lock file alone does not lock anything: only the kernel's locks do, and they end with their
-/// process.
+/// A lock file alone locks nothing. Only the kernel's locks do, and they end with the process that
+/// holds them.
 #[test]
 fn a_leftover_lock_file_is_not_a_lock() {
     let scratch = Scratch::new();
@@ -467,8 +467,8 @@ fn a_store_that_runs_out_of_space_is_an_error() {
     scratch.write("d/b", "2");
     let first = scratch.capture();
     let earlier = scratch.pins();
-    // Files of both sizes need more space than there is. The pack with the smaller file fits in
-    // memory; the pack with the larger file does not.
+    // Files of both sizes need more space than the store has. The pack with the smaller file fits
+    // in memory; the pack with the larger file does not.
     for size in [2 << 20, 6 << 20] {
         scratch.write("large", make_noise(size, 7));
         for finish in [false, true] {

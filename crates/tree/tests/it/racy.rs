@@ -45,8 +45,8 @@ fn mtime(path: &Path) -> (i64, i64) {
     (stat.mtime(), stat.mtime_nsec())
 }
 
-/// Captures the workspace, changes a file, and captures again, until a change has left `lstat`
-/// unchanged.
+/// Captures the workspace, changes a file, and captures again. Repeats this until a change does not
+/// affect the result of `lstat`.
 fn hidden_change(
     scratch: &Scratch,
     watched: &str,
@@ -90,7 +90,7 @@ fn a_rewrite_that_changes_no_file_time_is_noticed() {
 }
 
 /// With a clock so far ahead that the file is considered old, the same hidden rewrite goes
-/// unnoticed. This proves that an old file with the known `lstat` is not reread.
+/// unnoticed. This proves that an old file is not reread if its `lstat` has not changed.
 #[test]
 fn an_old_file_is_not_read_again() {
     let Some(mut scratch) = Scratch::in_whole_seconds() else { return };

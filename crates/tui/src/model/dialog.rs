@@ -143,7 +143,7 @@ fn next_resolution(resolution: Resolution) -> Resolution {
 /// The purpose of a text field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// The name of a checkpoint. An empty one removes the name.
+    /// The name of a checkpoint. An empty text removes the name.
     Name(Oid),
     /// The reason for a new checkpoint.
     Checkpoint,

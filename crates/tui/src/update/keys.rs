@@ -226,8 +226,8 @@ impl Model {
     pub(super) fn ask_first(&mut self, wanted: Wanted) -> Vec<Command> {
         let mut commands = Vec::new();
         let subject = self.subject();
-        // The plan in the foot is shown at once, but the user may have edited files since it was
-        // made.
+        // The plan in the foot is shown at once, but a new plan is requested, because the user may
+        // have edited files in the meantime.
         let known = std::mem::replace(&mut self.plan, Load::Waiting);
         let known = match known {
             Load::Ready(plan) if Some(&wanted) == self.wanted.as_ref() => Load::Ready(plan),

@@ -1,4 +1,4 @@
-//! The mouse: a click selects, the wheel scrolls.
+//! The mouse: a click selects, and the wheel scrolls.
 
 use ratatui::layout::{Position, Rect};
 
@@ -32,7 +32,7 @@ impl Model {
             if self.pane.tab == Tab::Files
                 && let Some(file) = file_at_line(self, line)
             {
-                // The first click selects the file, the second chooses it.
+                // The first click selects the file. The second click chooses it.
                 if self.pane.file == file {
                     self.pane.toggle_file();
                 }

@@ -127,7 +127,7 @@ fn list_paths(view: &RollbackView, theme: Theme) -> Vec<Line<'static>> {
     lines
 }
 
-/// Lists the files that the user has to decide about, with the versions of the selected one.
+/// Lists the files that the user has to decide about, with the versions of the selected file.
 fn describe_questions(
     confirm: &Confirm,
     questions: &[OpenQuestion],

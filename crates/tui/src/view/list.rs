@@ -74,7 +74,7 @@ impl ListView<'_> {
         line.build()
     }
 
-    /// Formats a time as the time of day, or as the time that has passed since.
+    /// Formats a time as the time of day, or says how long ago it was.
     fn time(&self, time: &str) -> String {
         let time: Timestamp = time.parse().unwrap_or_default();
         match self.model.has_absolute_times {

@@ -39,8 +39,8 @@ impl Work {
         let opened = self.host.open()?;
         let request = self.request_of(&opened, wanted)?;
         let planned = plan(&opened, &request).map_err(|error| self.host.explain(error.into()))?;
-        // Rows are counted from the newest, so a checkpoint that was taken in the meantime shifts
-        // them.
+        // Rows are numbered from the newest, so a checkpoint that was taken in the meantime changes
+        // their numbers.
         if let Wanted::Undo { turn, .. } = wanted
             && planned.view().checkpoint != *turn
         {

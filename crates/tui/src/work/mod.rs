@@ -125,7 +125,7 @@ impl Workers {
         self.messages.recv_timeout(wait).ok()
     }
 
-    /// Ends the threads. Waits for the changes that the user has requested, and returns their
+    /// Stops the threads. Waits for the changes that the user has requested, and returns their
     /// answers. Plans and reads are dropped.
     pub(crate) fn stop(self) -> Vec<Message> {
         self.reads.close(|_| false);

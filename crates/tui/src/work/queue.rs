@@ -70,7 +70,7 @@ impl<J> Queue<J> {
     }
 
     /// Waits for the next job. A job with a quiet time is returned only once no other job has been
-    /// added for that time, because the user may still be moving through the list.
+    /// added during that time, because the user may still be moving through the list.
     pub(super) fn next(&self, idle: Duration, quiet: impl Fn(&J) -> Option<Duration>) -> Next<J> {
         let mut state = self.lock();
         state.is_working = false;

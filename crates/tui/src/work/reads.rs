@@ -1,4 +1,4 @@
-//! Reads what the panes show.
+//! Reads the content that the panes show.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -14,7 +14,7 @@ use crate::host::Error;
 const MAX_HITS: usize = 300;
 
 impl Work {
-    /// Finds the rows of the workspace whose messages contain all words.
+    /// Finds the workspace's rows whose messages contain all of these words.
     pub(super) fn find_said(
         &self,
         opened: &Opened,

@@ -3,8 +3,8 @@
 //!
 //! `point` parses what the user typed. `source` finds the conversation and the checkpoint at that
 //! point, and `turn_end` finds the checkpoint with the files at the end of a turn. `destination`
-//! chooses the new directory. `staging` fills it in such a way that an interrupted fork can later
-//! be finished or removed.
+//! chooses the new directory. `staging` fills it in a way that allows an interrupted fork to be
+//! finished or removed later.
 
 mod destination;
 mod point;
@@ -204,7 +204,7 @@ pub enum ForkError {
     Refused { path: PathBuf, what: &'static str },
     #[error("cannot create {}", path.display())]
     Create { path: PathBuf, source: io::Error },
-    #[error("the ledger does not know the latest turns yet")]
+    #[error("the latest turns are not in the ledger yet")]
     Incomplete,
     #[error(transparent)]
     Checkout(#[from] CheckoutError),

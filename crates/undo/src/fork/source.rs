@@ -90,8 +90,8 @@ fn workspace_of(ledger: &Ledger, session: &str) -> Result<String, ForkError> {
 }
 
 /// Finds the files of a checkpoint, and the point that a session's conversation had reached when
-/// the checkpoint was taken. If no session is given, uses the checkpoint's own session, if it has
-/// one.
+/// the checkpoint was taken. If no session is given, uses the session that the checkpoint belongs
+/// to, if any.
 fn find_at_checkpoint(
     opened: &Opened,
     workspace: &WorkspaceRef<'_>,
@@ -207,7 +207,7 @@ fn find_files(
     let history = History::read(workspace.store, &workspace.id)?;
     let name = workspace.path.display().to_string();
     let end = find_end_state(&ledger, &history, session, turn, &name)?;
-    // Locking the workspace may require access to the ledger.
+    // Locking the workspace may need the ledger, so the ledger is released first.
     drop(ledger);
     let found = match end {
         EndState::Known(known) => known,

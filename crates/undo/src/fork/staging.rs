@@ -32,7 +32,7 @@ const PREFIX: &str = ".takeback-fork-";
 struct Intent {
     destination: AnyPath,
     temporary: AnyPath,
-    /// The device and inode of the directory, which keeps them when it is renamed.
+    /// The device and inode of the directory. They stay the same when the directory is renamed.
     identity: Option<(u64, u64)>,
     session: Option<IntendedSession>,
     /// The tree that contains the files.

@@ -378,8 +378,8 @@ impl<'h> Timeline<'h> {
         Ok(Some((doubt, assumed.copied())))
     }
 
-    /// Returns true if a call by another session, in a workspace inside or around this one, may
-    /// have changed a path.
+    /// Returns true if another session's call in a workspace inside or around this one may have
+    /// changed a path.
     fn is_shared(&self, window: &Window<'_, '_>, path: &RelPath) -> bool {
         self.neighbors.iter().any(|neighbor| {
             neighbor.is_running(window.from.time, window.to.time)
@@ -468,8 +468,8 @@ impl NeighborCall {
     }
 }
 
-/// Returns true if two nodes are equal. For directories, only the mode counts: the files in them
-/// are compared separately.
+/// Returns true if two nodes are equal. For directories, only the modes are compared. The files in
+/// them are compared separately.
 pub(crate) fn is_same(one: Option<Node>, other: Option<Node>) -> bool {
     match (one, other) {
         (Some((one, _)), Some((other, _))) if one.is_directory() => one == other,

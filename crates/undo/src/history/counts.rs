@@ -134,7 +134,7 @@ pub(crate) fn end_of_row(history: &History, row: &Row<'_>) -> Oid {
         return row.successor().unwrap_or(*row).first().pin.tree;
     }
     let last = row.last();
-    // If the end of the last call is not known, the next state is taken as its end.
+    // If the end of the last call is not known, the next state is used instead.
     let next = history.all.partition_point(|known| known.pin.name.seq <= last.pin.name.seq);
     let next = history.all.get(next).filter(|_| last.record.kind == Kind::Call);
     next.unwrap_or(last).pin.tree

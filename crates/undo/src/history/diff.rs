@@ -29,7 +29,7 @@ pub enum CompareError {
     Diff(#[from] DiffError),
 }
 
-/// Compares a checkpoint with the current state. Compares only the chosen paths.
+/// Compares the chosen paths in a checkpoint with their current state.
 pub fn compare_with_present(
     opened: &Opened,
     workspace: &Workspace<'_>,
@@ -110,7 +110,7 @@ fn compare_tree(
     Ok(diff)
 }
 
-/// Compares two checkpoints. Compares only the chosen paths.
+/// Compares the chosen paths in two checkpoints.
 pub fn compare_checkpoints(
     opened: &Opened,
     store: &Store,
@@ -128,8 +128,8 @@ pub fn compare_checkpoints(
     }
 }
 
-/// Returns the paths to compare. If the chosen paths include a pattern or an exclusion, returns
-/// none, and everything is compared.
+/// Returns the paths to compare. If the chosen paths include a pattern or an exclusion, the result
+/// is empty, which means that all paths are compared.
 fn find_plain(chosen: &ChosenPaths) -> &[RelPath] {
     if chosen.is_plain() { &chosen.included } else { &[] }
 }

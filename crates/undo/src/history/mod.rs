@@ -134,7 +134,7 @@ impl History {
                 (Kind::After | Kind::State | Kind::Safety, _) => {}
             }
         }
-        // From here on, the indices of rows count from the newest.
+        // From here on, the rows are in reverse order, so the newest row has the index 0.
         rows.reverse();
         for place in turns.values_mut().flatten() {
             *place = rows.len() - 1 - *place;
@@ -198,8 +198,8 @@ impl History {
         named.into_iter().cloned().collect()
     }
 
-    /// Returns the paths that the calls after a checkpoint named or wrote, including the call that
-    /// the checkpoint was taken for.
+    /// Returns the paths that calls named or wrote after a checkpoint was taken. This includes the
+    /// call that the checkpoint was taken for.
     pub(crate) fn named_since(&self, checkpoint: &Checkpoint) -> Vec<RelPath> {
         let since = self.all.iter().filter(|known| known.pin.name.seq >= checkpoint.pin.name.seq);
         let calls = since.flat_map(|known| known.record.calls());

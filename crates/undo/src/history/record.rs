@@ -217,7 +217,7 @@ pub struct RollbackRecord {
     /// The conversation of the checkpoint's session, if the rollback changed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat: Option<Chat>,
-    /// The safety checkpoint of the main rollback, if this is the part of it in another workspace.
+    /// For a part of a rollback in another workspace, the safety checkpoint of the main rollback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part_of: Option<Oid>,
     /// The paths that could not be restored and were left unchanged.
@@ -370,8 +370,8 @@ impl Record {
         self.unended.iter().chain(&self.call)
     }
 
-    /// Returns the paths that are captured from now on, regardless of the rules: those that the
-    /// calls name, and the uncovered paths that the undo of a turn changed.
+    /// Returns the paths that are captured from now on, regardless of the rules: the paths that the
+    /// calls name, and uncovered paths that were changed by the undo of a turn.
     pub(crate) fn named_paths(&self) -> impl Iterator<Item = &RelPath> {
         let undone = self.rollback.iter().filter(|done| done.action == Action::UndoTurn);
         let uncovered = undone.flat_map(|done| &done.paths).filter(|path| {
@@ -423,7 +423,7 @@ fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// The maximum length of a reason, in characters. A longer one is cut off.
+/// The maximum length of a reason, in characters. A longer reason is cut off.
 const MAX_REASON: usize = 500;
 
 /// Prepares a reason for storage: masks secrets, replaces NUL characters and limits the length.
@@ -447,8 +447,8 @@ impl Checkpoint {
         self.pin.id.to_string()[..7].to_owned()
     }
 
-    /// Returns the next free checkpoint number as of the start of `call`, which is one of this
-    /// checkpoint's calls.
+    /// Returns the number that was the next free checkpoint number when `call` began. `call` is one
+    /// of this checkpoint's calls.
     pub(crate) fn start_of(&self, call: &CallRef) -> u64 {
         let began = call.began.as_ref().map(|began| began.seq + self.record.shift(&self.pin));
         began.unwrap_or(self.pin.name.seq)

@@ -114,7 +114,7 @@ impl History {
     }
 }
 
-/// Drops from a record all fields that are meaningless without its tree.
+/// Clears all fields of a record that are meaningless without the tree.
 fn reduce(record: Record) -> Record {
     let reduce_call = |call: CallRef| CallRef { writes: Vec::new(), ..call };
     // Uncovered paths are treated as named if the undo of a turn changed them.

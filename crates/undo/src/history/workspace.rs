@@ -164,9 +164,9 @@ pub fn find_workspace_with<'o>(
     Ok(if is_inner { inner } else { around })
 }
 
-/// Finds the larger workspace that a directory with a history of its own has become part of, for
-/// example because of a `git init` above it. Returns the larger workspace only if it also has a
-/// history, which shows that agents' checkpoints are now taken there.
+/// Finds the larger workspace that now contains a directory with a history of its own, for example
+/// because of a `git init` above the directory. Returns the larger workspace only if it also has a
+/// history, which shows that checkpoints are now taken there.
 fn find_around(opened: &Opened, known: &Path) -> Result<Option<PathBuf>, StoreError> {
     let is_repository_data = known.components().any(|part| part.as_os_str() == ".git");
     if is_repository_data || !known.is_dir() {
@@ -189,10 +189,10 @@ pub(crate) fn find_inner_history<'o>(
     Ok(is_inner.then(|| WorkspaceRef { store, id: store.workspace_id(&known), path: known }))
 }
 
-/// Opens the workspace that the user means, so that files in it can be restored: the one at exactly
-/// this path if it has a history, otherwise the one that the path belongs to. Recreates the
-/// directory if it is missing. The caller keeps the second value for as long as it uses the
-/// workspace.
+/// Opens the workspace that the user means, so that files in it can be restored. If there is a
+/// history for exactly this path, opens that workspace, and otherwise the workspace that the path
+/// belongs to. Recreates the directory if it is missing. The caller must keep the second value for
+/// as long as it uses the workspace.
 pub fn revive_workspace<'o>(
     opened: &'o Opened,
     path: &Path,

@@ -147,7 +147,7 @@ impl<'a> CallContext<'a> {
     }
 }
 
-/// Analyzes the script of a call. If `workspace` is `None`, every path counts as outside the
+/// Analyzes the script of a call. If `workspace` is `None`, every path is treated as outside the
 /// workspace.
 pub(super) fn analyze_call(
     opened: &Opened,
@@ -171,7 +171,7 @@ pub(super) fn call_key(call: &ToolCall) -> CallKey {
     }
 }
 
-/// Returns true unless a call is known to change no file.
+/// Returns false if a call is known to change no file, and true otherwise.
 pub(super) fn may_mutate(call: &ToolCall, analysis: Option<&ScriptAnalysis>) -> bool {
     match &call.work {
         ToolWork::Reads => false,

@@ -203,7 +203,7 @@ pub(super) fn capture_after(
     let capture = capture_path(opened, path, &workspace, &mut lock)?;
     let (tree, late) = (capture.tree, call.deadline.has_passed());
     // Even if a call changed nothing, its end is pinned if its start was pinned. Without that pin,
-    // the next checkpoint would be taken for the end.
+    // the next checkpoint would be mistaken for the end.
     if open_call.has_pin || tree != open_call.tree {
         let began = Began {
             tree: open_call.tree,
@@ -232,7 +232,7 @@ pub(super) fn capture_after(
     Ok(Some((open_call, tree)))
 }
 
-/// Remembers a failure to write hook state, if there was one. Such a failure can leave the author
+/// If hook state could not be written, remembers this failure. Such a failure can leave the author
 /// of a change uncertain, but no checkpoint is lost.
 fn note_lost_state(opened: &Opened, workspace: &Workspace<'_>, written: std::io::Result<()>) {
     if let Err(error) = written {

@@ -79,7 +79,7 @@ pub fn tend_workspace(
 
 /// Captures the state at the end of a session's turn, if the ends of some of its calls were not
 /// reported. This is done while the agent is still waiting, because the user's next edits must not
-/// be attributed to these calls. If it fails, [`tend_workspace`] tries again.
+/// be attributed to these calls. If this fails, [`tend_workspace`] tries again.
 pub fn conclude_unended_calls(opened: &Opened, session: &str) -> Result<(), TakeError> {
     let Some(state) = opened.session_state(session).filter(|_| opened.has_store()) else {
         return Ok(());
@@ -118,8 +118,8 @@ fn scrub_store(opened: &Opened, workspace: &Workspace<'_>) {
     heal_workspaces(opened, store);
 }
 
-/// Captures all workspaces, including everything that calls have named. Lost objects whose files
-/// are still on disk are thereby stored again, which completes the checkpoints that need them.
+/// Captures all workspaces, including everything that calls have named. This stores lost objects
+/// again if their files are still on disk, and completes the checkpoints that need these objects.
 fn heal_workspaces(opened: &Opened, store: &Store) {
     let heal = |id: &WorkspaceId| -> Option<()> {
         let info = store.workspace_info(id).ok()??;
@@ -174,8 +174,9 @@ fn conclude_turn(
     Ok(())
 }
 
-/// Forgets, in all other workspaces, the open calls that the session and its subagents made in past
-/// turns. An open call would cast doubt on everything that other sessions change in its workspace.
+/// In all workspaces except `own`, forgets the open calls that the session and its subagents made
+/// in past turns. An open call would cast doubt on everything that other sessions change in its
+/// workspace.
 fn conclude_elsewhere(
     opened: &Opened,
     own: &WorkspaceId,

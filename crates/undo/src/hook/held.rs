@@ -1,6 +1,6 @@
 //! Held files: copies of, or hard links to, the files that a call names. They are made when the
 //! agent stops waiting for a capture. If the call has deleted or changed a file, the late capture
-//! reads its content from the held file.
+//! reads the earlier content from the held file.
 //!
 //! Small files are copied. Large files are linked, which costs no space and hardly any time. A link
 //! does not help if the call writes into the file itself, or if takeback's home is on another file
@@ -97,8 +97,8 @@ pub fn hold_files(opened: &Opened, report: &Report) -> Option<HeldFiles> {
     Some(HeldFiles { directory })
 }
 
-/// Copies a small file, and links a large one. If there is no space for a copy, also links a small
-/// one. `left` is the total size of the files that may still be copied.
+/// Copies a small file, and links a large one. If there is no space for the copy of a small file,
+/// links the file instead. `left` is the total size of the files that may still be copied.
 fn hold_file(path: &Path, held: &Path, left: &mut u64) -> io::Result<()> {
     if let Ok(content) = foreign::read_regular(path, MAX_COPIED.min(*left)) {
         *left -= content.len() as u64;
@@ -204,8 +204,8 @@ fn belongs_to_database(path: &Path, content: &[u8]) -> bool {
 }
 
 /// Lists the held files of a call, each with its link. Identical calls without a name cannot be
-/// told apart, so the files of all of them are listed, those of the first call first: an extra file
-/// in a checkpoint does less harm than a missing one.
+/// told apart, so the files of all these calls are listed, beginning with those of the first call.
+/// An extra file in a checkpoint does less harm than a missing file.
 fn list_held_files(opened: &Opened, call: &CallContext<'_>) -> Vec<(PathBuf, HeldFile)> {
     let mut files = Vec::new();
     for directory in held_directories(opened, &call.reporter, &call.key) {

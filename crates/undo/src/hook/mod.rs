@@ -164,7 +164,7 @@ fn take_up(
         }
         ReportedEvent::BeforeTool(call) => {
             // Not every agent reports the start of a turn. A late call keeps the turn that it began
-            // in: its session may already be in the next turn.
+            // in, because its session may already be in the next turn.
             let mut entries = Vec::new();
             if deadline.late_turn().is_none() {
                 entries.extend(session::start_turn_of_call(report, state));

@@ -110,8 +110,8 @@ pub(super) fn find_owner(opened: &Opened, session: &SessionState) -> SessionStat
     ancestors.last().expect("a session is its own first ancestor")
 }
 
-/// Begins the turn that a report announces, and records its prompt. Resumes a session that had
-/// ended.
+/// Begins the turn that a report announces, and records the prompt. If the session had ended,
+/// resumes it.
 pub(super) fn start_turn(
     opened: &Opened,
     report: &Report,

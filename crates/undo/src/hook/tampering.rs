@@ -18,7 +18,7 @@ use crate::open::HookFile;
 use crate::settings::HistoryProtection;
 use crate::shell::{HistoryCommand, HistoryHarm};
 
-/// The maximum size of a hook file. A larger one is not read.
+/// The maximum size of a hook file. A larger file is not read.
 const MAX_SETTINGS: u64 = 16 << 20;
 
 /// Keys in a tool's input that may hold the whole new content of a file.
@@ -108,8 +108,7 @@ fn changes_hooks(call: &ToolCall, file: &HookFile) -> bool {
     }
 }
 
-/// Returns true if a string in the input mentions hooks. The path of the file itself does not
-/// count.
+/// Returns true if a string in the input mentions hooks. The path of the file itself is ignored.
 fn mentions_hooks(input: &Value, path: &Path) -> bool {
     match input {
         Value::String(text) if Path::new(text).file_name() == path.file_name() => false,

@@ -28,7 +28,7 @@ const MAX_REPORTED: usize = 7;
 pub(crate) struct DaysSeen {
     /// The days in UTC, each as the number of days since 1970-01-01.
     days: BTreeSet<i64>,
-    /// The number of days that were seen after the day with the latest date. It is 0 unless the
+    /// The number of days that were added after the day with the latest date. It is 0 unless the
     /// clock was set back.
     since_latest: usize,
 }
@@ -115,7 +115,7 @@ fn days_file(opened: &Opened) -> PathBuf {
     opened.checkpoints_directory().join("days")
 }
 
-/// Appends a day to the file. If two processes append the same day, it still counts only once.
+/// Appends a day to the file. If two processes append the same day, the second entry has no effect.
 fn append_day(opened: &Opened, day: i64) -> io::Result<()> {
     let mut file = fs::File::options().append(true).create(true).open(days_file(opened))?;
     file.write_all(format!("{}\n", format_day(day)).as_bytes())?;

@@ -1,6 +1,6 @@
 //! The log of failures, such as missed checkpoints. It keeps failures until they are cleared or
 //! pruned. A missed checkpoint stays in the log even after the user has cleared it, because the
-//! ends of calls that it would have recorded are still missing.
+//! checkpoint would have recorded the ends of calls, and these are still missing.
 //!
 //! The file has its full length from the start and is written in place, because the usual reason
 //! for a failure is a full disk.

@@ -202,7 +202,7 @@ pub fn is_prune_due(opened: &Opened) -> bool {
     let hours = opened.settings.min_interval_hours;
     let interval = Duration::from_secs(hours.saturating_mul(3600));
     match state::read::<Time>(&opened.last_prune()) {
-        // If the time is in the future, the clock was set back: that is no reason to wait.
+        // If the time is in the future, the clock was set back. That is no reason to wait.
         Some(last) => last <= opened.now().minus(interval) || last > opened.now(),
         None => true,
     }
@@ -315,8 +315,8 @@ pub(super) fn evict(
     Ok(())
 }
 
-/// Deletes pins of a locked workspace, except those that have changed or become needed since they
-/// were listed. That happens if a call begins, or if another process renumbers the history.
+/// Deletes pins of a locked workspace. Skips pins that have changed because another process
+/// renumbered the history, and pins that are needed by calls that began after the pins were listed.
 fn unpin_all(
     store: &Store,
     workspace: &PrunableWorkspace,

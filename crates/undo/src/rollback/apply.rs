@@ -109,7 +109,7 @@ pub fn apply(opened: &Opened, planned: Planned) -> Result<RollbackView, Rollback
     if let Some(claim) = claim {
         claim.end();
     }
-    // Agents in the workspace do not wait for this: it may take seconds.
+    // Agents in the workspace do not wait for this step, which may take seconds.
     if is_moved {
         follow_sessions(opened, &workspace, &mut view);
     }

@@ -52,9 +52,9 @@ pub(super) fn find_conversations(
     conversations
 }
 
-/// Finds the point before a turn that is to be undone, but only if the turn is the last one of its
-/// conversation. Otherwise, later turns would be taken back with it, even though their changes
-/// stay. The conversations of the turn's subagents return to the same point.
+/// Finds the point before a turn that the user undoes, but only if the turn is the last one of its
+/// conversation. Otherwise, later turns would be taken back, too, even though their changes stay.
+/// The conversations of the turn's subagents return to the same point in time.
 pub(super) fn find_undone_turn(
     opened: &Opened,
     history: &History,
@@ -153,7 +153,7 @@ fn open_ledger<'o>(
     ledger.set_wait(LEDGER_WAIT);
     match ledger.catch_up() {
         Ok(true) => Some(ledger),
-        Ok(false) => keep("the ledger does not know the latest turns yet".to_owned()),
+        Ok(false) => keep("the latest turns are not in the ledger yet".to_owned()),
         Err(error) => keep(error_chain(&error)),
     }
 }

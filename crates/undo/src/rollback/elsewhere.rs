@@ -99,7 +99,7 @@ pub(super) fn add_elsewhere(
             Err(error) => failed.push(ElsewhereView::failed(info.path, &error)),
         }
     }
-    // The failed parts come last, so that the views before them match the plans one to one.
+    // The failed parts come last, so that the views before them correspond to the plans one to one.
     planned.view.elsewhere.extend(failed);
     plan_emptied(planned);
 }

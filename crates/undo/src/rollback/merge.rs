@@ -5,7 +5,7 @@
 //! (by Myers' algorithm, with changes moved down as far as possible), so the results agree with
 //! git's. The exception is a file that repeats a few lines over and over: there are several ways to
 //! match such lines, and one program may see a conflict where the other sees none. In a large file,
-//! a rewritten part that has such lines counts as one change. In every case, a result without
+//! a rewritten part that has such lines is treated as one change. In every case, a result without
 //! conflicts contains every change from both sides.
 
 use std::collections::HashMap;
@@ -42,8 +42,8 @@ pub enum Merged {
 
 /// Merges the changes that `ours` and `theirs` made to `base`.
 ///
-/// A file with a NUL byte among its first 8,000 bytes is binary. It counts as one conflict, unless
-/// only one side changed it or both sides are equal.
+/// A file with a NUL byte among its first 8,000 bytes is binary. It is treated as one conflict,
+/// unless only one side changed it or both sides are equal.
 ///
 /// ```
 /// use takeback_undo::rollback::merge::{Conflicts, Merged, merge};
@@ -114,7 +114,7 @@ fn split_lines(content: &[u8]) -> Vec<Line<'_>> {
 /// second.
 const SMALL: usize = 20_000;
 
-/// In versions that are not small, a line that occurs at least this often counts as frequent.
+/// In versions that are not small, a line that occurs at least this often is frequent.
 const FREQUENT: usize = 64;
 
 /// Finds the changes of one side, in order. There is at least one unchanged line between two
@@ -207,7 +207,7 @@ struct Region {
 }
 
 /// Finds the regions that either side changed, in order. Changes from different sides that touch
-/// each other are one region.
+/// each other form one region.
 fn find_regions(ours: &[Hunk], theirs: &[Hunk]) -> Vec<Region> {
     let mut starts: Vec<(u32, u32)> =
         ours.iter().chain(theirs).map(|hunk| (hunk.before.start, hunk.before.end)).collect();
@@ -233,7 +233,7 @@ fn find_regions(ours: &[Hunk], theirs: &[Hunk]) -> Vec<Region> {
 /// A cursor over the changes of one side.
 struct Side<'a> {
     hunks: std::iter::Peekable<std::slice::Iter<'a, Hunk>>,
-    /// The offset of the side's line numbers from the base's.
+    /// The difference between the side's line numbers and those of the base.
     shift: i64,
 }
 

@@ -1,9 +1,9 @@
 //! Paths that a checkpoint does not cover, but that a later call named.
 //!
-//! An ignored directory or a large file is captured only when a call names it, and that call may be
-//! the fifth one of a turn. A rollback to before the turn must restore such a path as well. Its
-//! state in the first later capture is used: no call that was reported had changed the path before
-//! that capture.
+//! An ignored directory or a large file is captured only when a call names it, and that call may
+//! be, say, the fifth of a turn. A rollback to before the turn must restore such a path as well.
+//! For this, takeback uses the state of the path in the first later capture that covers it: no
+//! reported call had changed the path before that capture.
 
 use std::collections::{BTreeMap, HashSet};
 use std::iter::successors;
@@ -14,9 +14,9 @@ use super::planned::TargetState;
 use crate::history::History;
 use crate::history::record::Checkpoint;
 
-/// Finds the paths that a checkpoint does not cover in the first later checkpoint that covers them.
-/// Returns their entries as edits of the checkpoint's tree, and removes these paths from
-/// `state.uncovered`.
+/// For each path that a checkpoint does not cover, looks for the first later checkpoint that covers
+/// the path. Returns the entries found there as edits of the checkpoint's tree, and removes their
+/// paths from `state.uncovered`.
 pub(super) fn find_named_later(
     store: &Store,
     history: &History,

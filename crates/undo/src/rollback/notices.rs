@@ -234,8 +234,8 @@ pub(super) fn leave_after_recovery(
     leave(opened, workspace, &summary, &history.sessions(), safety.record.moment())
 }
 
-/// Builds the body of a notice for the ledger. Later, the ids in it show whether the files have
-/// changed again. A directory is named only if it is empty. Otherwise, its files are named.
+/// Builds the body of a notice for the ledger. The ids in the body show later whether the files
+/// have changed again. A directory is named only if it is empty. Otherwise, its files are named.
 fn write_body(workspace: &Workspace<'_>, summary: &RollbackSummary<'_>) -> Value {
     let store = workspace.store();
     let entry = |path: &RelPath| store.find_entry(&summary.tree, path).ok().flatten();
@@ -297,8 +297,8 @@ struct BodyFile {
 
 /// Takes the notices that are waiting for a session, so that each is delivered once. Leaves out
 /// files that have changed again, and drops a notice that then reports nothing but effects. A
-/// notice about a conversation alone never names files, so it is kept even if it reports only
-/// effects.
+/// notice that is only about a conversation never names files, so it is kept even if it reports
+/// only effects.
 pub fn take_notices(opened: &Opened, session: &str) -> Result<Vec<Notice>, String> {
     let Some(mut ledger) = opened.ledger().map_err(|error| error_chain(&error))? else {
         return Ok(Vec::new());

@@ -81,9 +81,9 @@ pub fn plan(opened: &Opened, request: &Request) -> Result<Planned, RollbackError
 }
 
 /// Finds the path of the workspace that a request applies to. A directory with a history of its own
-/// may have become part of a larger workspace. In that case, the request applies to the larger
-/// workspace, with two exceptions: the request gives the id of a checkpoint in the directory's own
-/// history, or the rollback that would be reversed was made in that directory.
+/// may have become part of a larger workspace. The request then applies to the larger workspace,
+/// except in two cases: the request gives the id of a checkpoint in the directory's own history, or
+/// the rollback to be reversed was made in that directory.
 fn find_directory(opened: &Opened, request: &Request) -> Result<PathBuf, RollbackError> {
     let path = &request.directory;
     let direction = match &request.to {
@@ -184,7 +184,8 @@ impl Planner<'_> {
         Ok(planned)
     }
 
-    /// Plans the changes to files for a return to a checkpoint. Files that git replaced come back.
+    /// Plans the changes to files for a return to a checkpoint. Also brings back files that git
+    /// replaced.
     fn plan_return_of_files(
         &self,
         lock: &mut Lock<'_>,
@@ -364,9 +365,9 @@ impl Planner<'_> {
     }
 }
 
-/// Finds the agents in a workspace that report the ends of their calls: those that are known to do
-/// so, and those that have done so according to the ledger. Returns all agents if reports may be
-/// missing, because a checkpoint of the workspace has failed or the ledger cannot be read.
+/// Finds the agents in a workspace that are known to report the ends of their calls, or that have
+/// done so according to the ledger. Returns all agents in the workspace if reports may be missing,
+/// because a checkpoint of the workspace has failed or the ledger cannot be read.
 fn find_reporting_agents(
     opened: &Opened,
     workspace: &Workspace<'_>,
@@ -388,7 +389,7 @@ fn find_reporting_agents(
     agents
 }
 
-/// Finds, among the files to restore or delete, those that have changed since the state `led_to`.
+/// Finds which of the files to restore or delete have changed since the state `led_to`.
 pub(super) fn find_changed_since(store: &Store, files: &Plan, led_to: &Oid) -> Vec<RelPath> {
     let is_changed = |path: &&RelPath| {
         let (left, present) = (store.find_entry(led_to, path), store.find_entry(&files.from, path));

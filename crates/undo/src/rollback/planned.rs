@@ -71,7 +71,8 @@ pub(super) struct Goal {
     pub(super) chats: Vec<Chat>,
     /// True if paths that cannot be restored are skipped.
     pub(super) skip_blocked: bool,
-    /// The safety checkpoint of the main rollback, if this is the part of it in another workspace.
+    /// The safety checkpoint of the main rollback, if this goal is the part of that rollback in
+    /// another workspace.
     pub(super) part_of: Option<Oid>,
     /// The paths that cannot be restored and are left unchanged.
     pub(super) skipped: Vec<BlockedPath>,

@@ -26,8 +26,8 @@ pub(crate) fn finish_recovered(opened: &Opened, lock: &mut Lock<'_>) -> Vec<Stri
         None => history.all.last().filter(|known| known.record.rollback.is_some()),
     };
     match (lock.recovery(), safety) {
-        // No rollback happened, so its safety checkpoint is not needed. If some files could not be
-        // put back, the checkpoint is kept, because it contains them.
+        // The rollback was reverted, so its safety checkpoint is not needed. If some files could
+        // not be put back, the checkpoint is kept, because it contains them.
         (Some(Recovery::Reverted(left)), Some(safety)) if left.is_empty() => {
             let _ = workspace.store().unpin(&safety.pin.name);
         }

@@ -1,10 +1,10 @@
 //! Guarded files that git replaced during a call.
 //!
 //! If another commit tracks an ignored file, git overwrites the file without asking. Afterwards,
-//! git may no longer track the file. A rollback brings the old file back if one of the calls that
-//! it takes back certainly replaced it: the file changed while that call ran and not since, and its
-//! new content is in the repository. If the user had edited the file before that call, the edited
-//! file comes back. All other changes to guarded files are left alone.
+//! git may no longer track the file. A rollback brings the old file back if git certainly replaced
+//! it during one of the calls that are taken back: the file changed while the call ran and has not
+//! changed since, and its new content is in the repository. If the user had edited the file before
+//! that call, the edited file comes back. All other changes to guarded files are left alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -51,7 +51,8 @@ pub(super) fn find_replaced(
     Ok(edits)
 }
 
-/// Finds the file that was at a path before git replaced it, perhaps several times.
+/// Finds the file that was at a path before git replaced it. If git replaced it several times in a
+/// row, returns the file from before the first time.
 fn find_state_before(
     store: &Store,
     path: &RelPath,

@@ -61,8 +61,8 @@ fn find_moment<'h>(history: &'h History, checkpoint: &'h Checkpoint) -> Moment<'
     Moment::Between(before.iter().rev().find_map(start), after.iter().find_map(start))
 }
 
-/// Finds, among the files to restore or delete, those whose last change was made neither by the
-/// checkpoint's session nor by a rollback.
+/// Finds which of the files to restore or delete were last changed neither by the checkpoint's
+/// session nor by a rollback.
 pub(super) fn find_others_changes(
     workspace: &Workspace<'_>,
     history: &History,
@@ -108,8 +108,8 @@ pub(super) fn warn_of_lost_repositories(
         }
     }
     for git in find_inner_repositories(opened, workspace) {
-        // If the repository's directory is missing too, and stays missing, there is nothing to warn
-        // about.
+        // There is nothing to warn about if the directory that contains the repository is also
+        // missing, and this rollback does not restore it.
         let directory = git.parent().and_then(|above| above.strip_prefix(workspace.path()).ok());
         let directory = directory.and_then(|inner| RelPath::from_path(inner).ok());
         let is_meant = directory.is_some_and(|directory| {

@@ -15,13 +15,13 @@ use super::{Effect, ScriptAnalysis, ScriptContext, effects};
 /// The maximum number of commands that are visited, including those in nested scripts.
 const MAX_COMMANDS: usize = 20_000;
 
-/// The number of nesting levels that a nested script counts as. It is more than one, because the
-/// text of a nested script is parsed again for each script around it.
+/// The number of nesting levels that a nested script adds. It is more than one, because the text of
+/// a nested script is parsed again for each script around it.
 const SCRIPT_LEVELS: usize = 6;
 
 pub(super) struct Analyzer<'a> {
     context: &'a ScriptContext<'a>,
-    /// The first of the reasons why files may change.
+    /// The reason why files may change. If there are several, the first one that was found.
     reason: Option<String>,
     effects: Vec<Effect>,
     /// The functions that are certainly defined. Their bodies have been visited.
@@ -93,8 +93,8 @@ impl<'a> Analyzer<'a> {
         self.depth -= levels;
     }
 
-    /// Visits the commands of a list. `is_certain` is true if they are certain to run, and to run
-    /// in the shell itself.
+    /// Visits the commands of a list. `is_certain` is true if the list certainly runs, in the shell
+    /// itself rather than in a subshell.
     fn visit_list(&mut self, list: &[ListEntry], is_certain: bool) {
         for entry in list {
             if self.commands >= MAX_COMMANDS {

@@ -1,5 +1,5 @@
 //! Finds the commands that are run by another command: the arguments of `sudo`, `xargs` and `find
-//! -exec`, the script of `bash -c`.
+//! -exec`, and the script of `bash -c`.
 
 use super::parser::Dialect;
 use super::read_only::programs::base_name;

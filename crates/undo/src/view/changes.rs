@@ -52,9 +52,9 @@ pub fn list_own_changes(
     Ok(changes)
 }
 
-/// Lists the changes that others made while a turn was running: the differences between its
-/// beginning and its end in files that the turn itself did not change. A row without a turn has
-/// none.
+/// Lists the changes that others made while a turn was running: the differences between the turn's
+/// beginning and its end, in files that the turn itself did not change. A row without a turn has no
+/// such changes.
 pub fn list_others_changes(
     opened: &Opened,
     workspace: &WorkspaceRef<'_>,

@@ -113,7 +113,7 @@ pub fn list_edited_lines(arguments: &str) -> Option<(Vec<String>, Vec<String>)> 
     Some((find(OLD)?, find(NEW)?))
 }
 
-/// Shortens a text to a number of characters.
+/// Cuts off a text after `length` characters, and adds an ellipsis if anything was cut off.
 pub fn shorten(text: &str, length: usize) -> String {
     match text.char_indices().nth(length) {
         Some((end, _)) => format!("{}…", text[..end].trim_end()),

@@ -140,7 +140,8 @@ fn read_newest(
     entries.extend(rollbacks.into_iter().map(Entry::Rollback));
     let mut numbers = sort_entries(&mut entries, &history);
     if is_partial {
-        // The rows before and between older rollbacks are missing.
+        // Rollbacks that are older than the oldest of these rows are left out, because the rows
+        // before and between them are missing.
         let is_row = |entry: &Entry| matches!(entry, Entry::Row(_));
         let length = entries.iter().rposition(is_row).map_or(0, |last| last + 1);
         entries.truncate(length);
@@ -225,8 +226,8 @@ impl Timeline {
         })
     }
 
-    /// Returns the texts of a row in which a filter looks for words: the prompt, the name, the
-    /// reasons of its calls, the commands with effects, and the title of its session.
+    /// Returns the texts of a row that a filter searches: the prompt, the name, the reasons of its
+    /// calls, the commands with effects, and the title of its session.
     pub fn texts<'t>(&'t self, row: &'t RowView) -> impl Iterator<Item = &'t str> {
         let title = row.session.as_ref().and_then(|session| self.titles.get(session));
         let texts = [row.prompt.as_ref(), row.name.as_ref(), Some(&row.reason), title];

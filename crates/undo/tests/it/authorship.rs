@@ -257,7 +257,7 @@ fn undo_a_call_without_an_end(scratch: &Scratch) -> String {
 fn a_change_during_a_call_without_an_end_is_uncertain_if_the_agent_ever_reported_an_end() {
     let scratch = Scratch::new();
     scratch.play_turn("first", "a", "1\n");
-    // Now only the ledger knows that turn.
+    // Now only the ledger knows about that turn.
     clear_checkpoints(&scratch.opened).unwrap();
     assert_eq!(undo_a_call_without_an_end(&scratch), "the user's\n");
 }

@@ -169,7 +169,7 @@ fn flipped_bytes_are_noticed_when_a_session_begins() {
     }
 }
 
-/// Another workspace in the same store lost a file, too, and is not used for a long time.
+/// Another workspace in the same store has also lost a file, and is not used afterwards.
 #[test]
 fn a_repair_heals_all_workspaces() {
     let mut scratch = with_files(3);
@@ -198,7 +198,7 @@ fn a_repair_does_not_capture_more_than_the_limit() {
     let workspace = store.workspace(&other, &ForbiddenRoots::default()).unwrap();
     take_checkpoint(&scratch.opened, &workspace, &CheckpointOptions::default()).unwrap();
     drop(workspace);
-    // Files have been added since then that exceed the size cap of the store.
+    // Since then, files have been added that exceed the size cap of the store.
     let mut state = 1u64;
     for number in 0..3 {
         let noise = std::iter::repeat_with(|| {

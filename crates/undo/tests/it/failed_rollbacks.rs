@@ -270,7 +270,7 @@ fn a_prompt_is_not_taken_back_by_a_rollback_that_another_process_is_finishing() 
     assert_eq!(scratch.prompts("s"), ["go on"]);
 }
 
-/// The directory in which the user edits a file in the meantime.
+/// The directory in which the user edits a file while a restore fails.
 static MEANWHILE: Mutex<Option<PathBuf>> = Mutex::new(None);
 
 /// Edits a file in the workspace, as the user could while a restore fails.

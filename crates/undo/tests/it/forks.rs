@@ -260,8 +260,8 @@ fn a_fork_fails_if_the_files_after_its_turn_are_unknown() {
         panic!("{error}");
     };
     assert!(!scratch.base().join("fork").exists());
-    // The checkpoint in the hint has the conversation of that turn, and the files before the next
-    // call.
+    // The later checkpoint that the error names has the conversation of that turn, and the files as
+    // they were before the next call.
     let fork = make_fork(&scratch, session(SessionPoint::Checkpoint(after.id.to_string())));
     assert_eq!((read(&scratch, "a").as_str(), fork.turn), ("the user's", Some(4)));
 }

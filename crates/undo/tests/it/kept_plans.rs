@@ -70,7 +70,7 @@ fn a_plan_to_undo_a_turn_survives_a_gc() {
     scratch.play_turn("change the first line", "a", "one\n2\n3\n4\n5\n");
     scratch.write("a", "one\n2\n3\n4\nfive\n");
     let planned = scratch.plan(Destination::WithoutTurn(TurnUndo::default()));
-    // The merged file is in no checkpoint: a gc removes it if it was stored at all.
+    // The merged file is in no checkpoint, so a gc removes it if it was stored at all.
     scratch.opened.store().unwrap().gc().unwrap();
     scratch.apply(planned).unwrap();
     assert_eq!(scratch.read("a"), "1\n2\n3\n4\nfive\n");

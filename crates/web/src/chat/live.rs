@@ -13,7 +13,8 @@ const MAX_ENTRIES: usize = 400;
 /// The longest output or input of a call that is shown while the turn runs, in bytes.
 const MAX_OUTPUT: usize = 16 << 10;
 
-/// The number of bytes that are kept of a running call's output. The latest output is kept.
+/// The number of bytes to which the output of a running call is shortened. The latest output is
+/// kept.
 const KEPT_OUTPUT: usize = 4 << 10;
 
 /// The maximum size of a running call's output that is sent to clients, in bytes.

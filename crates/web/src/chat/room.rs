@@ -53,8 +53,8 @@ struct RunningJob {
     is_stopping: bool,
 }
 
-/// The state of a conversation in the ledger. If it differs from the last one, another process has
-/// changed the conversation.
+/// The state of a conversation in the ledger. If it differs from the state that was seen last,
+/// another process has changed the conversation.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct SeenState {
     pub(super) mark: ConversationMark,

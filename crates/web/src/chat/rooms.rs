@@ -94,8 +94,8 @@ impl Rooms {
         self.all().iter().any(|room| room.has_streams())
     }
 
-    /// Compares conversations that pages follow with the ledger, and tells the pages about changes
-    /// that other processes made.
+    /// Checks in the ledger whether other processes have changed the conversations that pages
+    /// follow, and tells the pages about the changes.
     pub(crate) fn look_at(&self, opened: &Opened) {
         let rooms = self.all();
         let followed = rooms.iter().filter(|room| !room.is_busy() && room.has_streams());

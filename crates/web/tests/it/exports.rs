@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::scratch::Scratch;
 
-/// A secret that only masking hides, because no rule makes the files that contain it private.
+/// A secret that only masking can hide, because no rule makes the files that contain it private.
 const SECRET: &str = "ghp_x7Kq2LmW9vRt4YbN8cZ1pD5sHj6fG3aE0uQw";
 
 fn with_secret() -> Scratch {

@@ -20,8 +20,8 @@ pub(super) fn name_prompt(turn: usize) -> String {
     format!("prompt {turn}")
 }
 
-/// True if a rollback may give a path a different state from the one that it had at the given
-/// moment, because the store does not contain the old state.
+/// True if a path may have a different state after a rollback than it had at the given moment,
+/// because the store does not contain the old state.
 fn may_differ(
     path: &str,
     then: &Files,
@@ -99,9 +99,8 @@ impl Day<'_> {
         Ok(status.map_err(|error| format!("cannot run git: {error}"))?.success())
     }
 
-    /// True if a rollback may give a path a different state from the one that it had at the given
-    /// moment. `uncovered` lists the paths that the checkpoint does not cover according to the
-    /// answer.
+    /// True if a path may have a different state after a rollback than it had at the given moment.
+    /// `uncovered` lists the paths that, according to the answer, the checkpoint does not cover.
     pub(super) fn may_differ(
         &self,
         path: &str,
@@ -149,7 +148,7 @@ impl Day<'_> {
         Ok(prompts.filter_map(|message| message["content"].as_str().map(str::to_owned)).collect())
     }
 
-    /// Checks that files are exactly as expected.
+    /// Checks that the files are exactly as expected.
     pub(super) fn check_files(&self, expected: &Files, what: &str) -> Result<(), Failure> {
         let found = self.copy();
         match changed_paths(expected, &found).first() {
@@ -182,7 +181,7 @@ impl Day<'_> {
         }
     }
 
-    /// Lists all paths, in the workspace and elsewhere, that were changed according to an answer.
+    /// Lists all paths that an answer reports as changed, in the workspace and elsewhere.
     fn list_said(&self, answer: &Value) -> BTreeSet<String> {
         self.list_answered(answer, &["restored", "deleted", "saved"])
     }

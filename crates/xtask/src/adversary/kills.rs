@@ -50,7 +50,8 @@ impl Day<'_> {
         let uncovered = self.list_answered(&planned.json, &["uncovered"]);
         for path in &changed_paths(&then.files, now) {
             let is_right = if now.get(path) == before.get(path) {
-                // Outside the workspace, a path may be unchanged only if the plan does not change it.
+                // Outside the workspace, a path may be unchanged only if the plan does not change
+                // it.
                 is_inside(path)
                     || !then.files.contains_key(path)
                     || self.lost.contains(path)

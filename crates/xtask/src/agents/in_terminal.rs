@@ -1,4 +1,5 @@
-//! The part of the scenario that needs a terminal: the open agent continues an earlier conversation.
+//! The part of the scenario that needs a terminal: the open agent continues an earlier
+//! conversation.
 
 use std::fs;
 use std::path::Path;
@@ -18,21 +19,21 @@ use crate::Failure;
 /// The prompt after the rollback.
 const NEXT: &str = "Please say hello to visitor-three";
 
-/// The model's answer to this prompt.
+/// The model's answer to `NEXT`.
 const HELLO: &str = "Hello.";
 
 /// The line that makes the conversation go forward, and the prompt after it.
 const FORWARD: &str = "/rollback undo";
 const LAST: &str = "Please say hello to visitor-four";
 
-/// The prompt in a copy.
+/// The prompt that is sent in a copy of the conversation.
 const COPY_PROMPT: &str = "Please say hello to visitor-five";
 
 /// The longest time to wait for the agent.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Takes back the second of two turns while the agent is open in a terminal. The next prompt in this
-/// terminal must continue the first turn. If the agent can go forward again, it then does so.
+/// Takes back the second of two turns while the agent is open in a terminal. The next prompt in
+/// this terminal must continue the first turn. If the agent can go forward again, it then does so.
 pub(crate) fn rewind_in_terminal(sandbox: &Sandbox) -> Result<(), Failure> {
     let Some(used) = &sandbox.program.terminal else { return Ok(()) };
     let [kept, gone] = &TERMINAL_JOBS;

@@ -51,11 +51,11 @@ pub(crate) struct TerminalUse {
 
 /// The way to continue the earlier conversation in an agent that is open in a terminal.
 pub(crate) enum WayBack {
-    /// The user types this line, and the agent shows the earlier conversation by itself. The model is
-    /// not asked.
+    /// The user types this line, and the agent shows the earlier conversation by itself. The model
+    /// is not asked.
     Command(&'static str),
-    /// The user types the line `typed`, and the conversation goes back in the open agent. The screen
-    /// still shows the turns that were taken back.
+    /// The user types the line `typed`, and the conversation goes back in the open agent. The
+    /// screen still shows the turns that were taken back.
     InPlace {
         typed: &'static str,
         shown: &'static str,

@@ -26,7 +26,7 @@ pub(crate) struct Sandbox {
     server: Server,
 }
 
-/// The files of the project: a small sample of everything that a rollback has to restore.
+/// The files of the project: an example of each kind of file that a rollback has to restore.
 const FILES: [(&str, &str); 6] = [
     ("src/main.py", "print('hello')\n"),
     ("src/deep/er/data.bin", "\u{0}\u{1}\u{2} no text\r\n"),
@@ -215,7 +215,7 @@ impl Sandbox {
         Ok(())
     }
 
-    /// Ends the processes that the agent left running.
+    /// Stops the processes that the agent left running.
     pub(crate) fn stop_agent(&self) -> Result<(), Failure> {
         match self.program.leave {
             [] => Ok(()),

@@ -70,8 +70,8 @@ fn play_turns(sandbox: &Sandbox) -> Result<(), Failure> {
         do_work_with_pause(sandbox)?
     };
     must_be_in_ledger(sandbox, WORK, "user")?;
-    // The other checkpoint can also be restored. The conversation is not rewound with it: a model
-    // whose conversation ended in the middle of a turn would repeat the work.
+    // The checkpoint in the middle of the turn can also be restored. The conversation is not
+    // rewound to that point, because the model would then repeat the rest of the turn.
     roll_back_files(sandbox, &steps.before_removing)?;
     type_rollback(sandbox, &steps.before_writing)?;
     if sandbox.program.can_continue && find_rewind(sandbox.program.name).is_some() {
@@ -80,8 +80,8 @@ fn play_turns(sandbox: &Sandbox) -> Result<(), Failure> {
     rewind_in_terminal(sandbox)
 }
 
-/// Takes back the second of two turns, and checks that the agent's own conversation goes back with
-/// the files, and forward again.
+/// Takes back the second of two turns, and reverses this rollback. Checks after each step that the
+/// agent's own conversation matches the files.
 fn take_conversation_back(sandbox: &Sandbox) -> Result<(), Failure> {
     let [kept, gone] = &JOBS;
     // Some agents find a conversation only in the directory in which it was started.
@@ -103,9 +103,9 @@ fn take_conversation_back(sandbox: &Sandbox) -> Result<(), Failure> {
     fork_conversation(sandbox)
 }
 
-/// Makes a fork in another directory, from the moment before the second turn. Checks that the agent
-/// continues its own conversation there, with the files of that moment, and that the project does
-/// not change.
+/// Forks the state before the second turn into another directory. Checks that the agent continues
+/// its own conversation there, with the files from before the second turn, and that the project
+/// does not change.
 fn fork_conversation(sandbox: &Sandbox) -> Result<(), Failure> {
     let [kept, gone] = &JOBS;
     let fork = sandbox.directory().join("fork");
@@ -132,7 +132,8 @@ fn fork_conversation(sandbox: &Sandbox) -> Result<(), Failure> {
     must_be_in_ledger(sandbox, kept.answer, "assistant")
 }
 
-/// A turn in the conversation that takeback's answer names.
+/// A turn that continues a conversation in the way that takeback describes after a rollback or a
+/// fork.
 struct NamedTurn {
     directory: PathBuf,
     session: String,
@@ -146,7 +147,8 @@ impl NamedTurn {
     }
 }
 
-/// Prepares a turn in the conversation that takeback's answer names.
+/// Prepares a turn that continues a conversation. `resume` is takeback's description of how to do
+/// so.
 fn find_turn(resume: &Value, prompt: &'static str) -> Result<NamedTurn, Failure> {
     let session = resume["session"].as_str();
     let session = session.ok_or_else(|| format!("no conversation to continue:\n{resume:#}"))?;
@@ -165,7 +167,7 @@ fn must_have_files(sandbox: &Sandbox, expected: [bool; 2]) -> Result<(), Failure
     Ok(())
 }
 
-/// Sends another prompt in the conversation that the answer of a rollback names. Returns the
+/// Continues the conversation that the output of a rollback names, with another prompt. Returns the
 /// request that contains the prompt.
 fn continue_conversation(sandbox: &Sandbox, done: &Value, name: &str) -> Result<Request, Failure> {
     let moved = done["sessions"].as_array().cloned().unwrap_or_default();
@@ -198,8 +200,8 @@ fn do_work(sandbox: &Sandbox) -> Result<Steps, Failure> {
     check_steps(sandbox, start)
 }
 
-/// Runs the turn with a rollback in the middle. If an agent cannot continue conversations, this is
-/// the only opportunity to give it a notice.
+/// Runs the turn with a rollback in the middle. An agent that cannot continue conversations can get
+/// a notice only during a turn.
 fn do_work_with_pause(sandbox: &Sandbox) -> Result<Steps, Failure> {
     let start = sandbox.snapshot_project()?;
     let (end, begun) = sandbox.model.begin_pause();
@@ -246,8 +248,8 @@ fn check_steps(sandbox: &Sandbox, start: Snapshot) -> Result<Steps, Failure> {
     }
 }
 
-/// Fails unless a search finds this message exactly once. The agent's own log is read in the
-/// background.
+/// Fails unless a search finds this message exactly once. Waits until a search finds it, because
+/// the agent's own log is read in the background.
 pub(crate) fn must_be_in_ledger(sandbox: &Sandbox, said: &str, role: &str) -> Result<(), Failure> {
     let query = format!("\"{said}\"");
     let words = ["sessions", "search", &query, "--role", role, "--undone"];
@@ -284,8 +286,8 @@ fn check_notice(sandbox: &Sandbox) -> Result<(), Failure> {
     must_be_told_once(first, &requests)
 }
 
-/// Fails unless this request has the notice exactly once. Later requests repeat the conversation,
-/// so they may also have it, but not twice.
+/// Fails unless this request contains the notice exactly once. Later requests repeat the
+/// conversation, so they may contain the notice as well, but only once each.
 fn must_be_told_once(asked: &Request, all: &[Request]) -> Result<(), Failure> {
     let told = asked.count_text(NOTICE);
     if told != 1 {

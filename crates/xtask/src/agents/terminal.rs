@@ -18,9 +18,9 @@ use crate::Failure;
 
 /// The longest time that a test waits for something on the screen.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The time after which a key is pressed again.
+/// The time after which the keys that answer a question are pressed again.
 const AGAIN: Duration = Duration::from_secs(5);
-/// The time after which Return is pressed again.
+/// The time after which Return is pressed again if a line has had no effect.
 const LATER: Duration = Duration::from_secs(15);
 const ROWS: u16 = 50;
 const COLUMNS: u16 = 140;
@@ -69,7 +69,8 @@ impl Terminal {
         let stream = || Ok(Stdio::from(screen.try_clone()?));
         started.stdin(stream().map_err(failed)?).stdout(stream().map_err(failed)?);
         let child = started.stderr(stream().map_err(failed)?).spawn().map_err(failed)?;
-        // The reader reaches the end of the output only if no other process has the terminal open.
+        // The reader would never reach the end of the output if this process kept the program's
+        // side open.
         drop((started, screen));
         let size = |number| NonZero::new(number).expect("the size is not zero");
         let screen = vt100::Parser::new(size(ROWS), size(COLUMNS), 0);
@@ -92,8 +93,8 @@ impl Terminal {
         self.press("\r")
     }
 
-    /// Types a line, sends it, and waits until `find` finds its effect. Return is pressed again if
-    /// the program took it for a part of pasted text.
+    /// Types a line, sends it, and waits until `find` finds the effect of the line. Presses Return
+    /// again if the program may have treated it as part of pasted text.
     pub(crate) fn submit<T>(
         &mut self,
         line: &str,
@@ -183,7 +184,7 @@ impl Drop for Terminal {
 }
 
 impl Shown {
-    /// Reads the output until the terminal is closed, and answers questions.
+    /// Reads the output until the terminal is closed, and answers the questions in it.
     fn follow(&self, mut terminal: File, mut log: File) {
         let mut buffer = [0; 65_536];
         loop {

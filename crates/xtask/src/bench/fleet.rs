@@ -1,6 +1,6 @@
 //! `cargo xtask bench fleet`: measures shipping, appends and searches with a throw-away PostgreSQL
-//! server. The measurements are in `crates/fleet/tests/it/bench.rs`, beside the server that the
-//! tests start.
+//! server. The measurements are in `crates/fleet/tests/it/bench.rs`, because they use the server
+//! that the tests of that crate start.
 
 use std::path::PathBuf;
 

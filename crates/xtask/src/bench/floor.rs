@@ -15,7 +15,7 @@ use crate::Failure;
 const THREADS: usize = 2;
 /// The number of files that a thread takes at a time.
 const SHARE: usize = 16;
-/// The number of bytes that are collected before they are written.
+/// The number of bytes that are buffered before they are written.
 const WRITE: usize = 4 << 20;
 
 /// Does the work for all paths on two threads.

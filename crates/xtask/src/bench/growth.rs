@@ -9,7 +9,7 @@ use crate::Failure;
 
 const CHECKPOINTS: usize = 1_000;
 
-/// A store with one checkpoint.
+/// A new store with only a few checkpoints.
 pub(crate) const NEW: &str = "new store";
 /// A store with a thousand checkpoints, each in its own pack.
 pub(crate) const OLD: &str = "1000 before";
@@ -42,7 +42,7 @@ pub(crate) fn measure_growth(bench: &mut Bench, on: &mut Subject) -> Result<(), 
     compare_captures(bench, on, &old, OLD_PACKED)
 }
 
-/// Compares further captures into an old store and into a new one.
+/// Measures captures into a store with many checkpoints and into a new store.
 fn compare_captures(
     bench: &mut Bench,
     on: &mut Subject,

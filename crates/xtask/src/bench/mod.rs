@@ -134,16 +134,16 @@ pub(crate) fn run_bench(arguments: &[&str]) -> Result<(), Failure> {
     measured
 }
 
-/// The build profile to measure, which is that of the published program.
+/// The build profile of the published program, which the benchmark measures by default.
 const PROFILE: &str = "dist";
 
 fn this_program() -> Result<PathBuf, Failure> {
     std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))
 }
 
-/// True if this program was built with the profile of the published program, or with the release
-/// profile, which takes a fraction of the time to build. The program to measure is in the same
-/// directory.
+/// True if this program was built with the profile of the published program or with the release
+/// profile. A release build takes a fraction of the time. The program to measure is in the same
+/// directory as this program.
 fn is_measured_build(this: &Path) -> bool {
     let directory = this.parent();
     let is_release = directory.is_some_and(|directory| directory.ends_with("release"));

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::Failure;
 
-/// Prepares a command whose environment has only `PATH` and an empty home.
+/// Prepares a command whose environment has only `PATH`, and a home that does not exist.
 pub(crate) fn clean_command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(program);
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -31,7 +31,7 @@ pub(crate) fn read_output(command: &mut Command) -> Result<String, Failure> {
 }
 
 /// Runs a command and returns its peak memory in bytes. The kernel keeps that number only while the
-/// process lives, so it is polled.
+/// process is alive, so this function polls it.
 pub(crate) fn peak_memory(command: &mut Command) -> Result<u64, Failure> {
     let child = command.stdout(Stdio::null()).spawn();
     let mut child: Child = child.map_err(|error| format!("cannot run {command:?}: {error}"))?;

@@ -66,8 +66,9 @@ impl Target {
         }
     }
 
-    /// Returns the figure that the target is about, and true if it reaches the target. Returns
-    /// `None` if it was not measured. `of` turns the times of a contender's rounds into one number.
+    /// Returns the figure that the target is about, and true if the figure reaches the target.
+    /// Returns `None` if the figure was not measured. `of` turns the times of a contender's rounds
+    /// into one number.
     pub(crate) fn reached(&self, report: &Report, of: fn(&Times) -> f64) -> Option<(f64, bool)> {
         let time = |who| report.times_of(self.tree, self.case, who).map(of);
         Some(match self.goal {

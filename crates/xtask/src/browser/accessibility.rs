@@ -1,4 +1,4 @@
-//! Accessibility: axe-core examines every page, in light and dark.
+//! Accessibility: axe-core examines every page, in light and in dark colors.
 
 use std::fs;
 

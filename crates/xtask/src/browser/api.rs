@@ -70,8 +70,8 @@ fn prepare_run(program: &Path, served: &Served) -> Result<Command, Failure> {
     Ok(command)
 }
 
-/// Writes the ids in the story into a configuration. Without them, all requests would be refused
-/// because the workspace is unknown.
+/// Writes the ids of an existing workspace and checkpoint into the configuration of schemathesis.
+/// Without them, the server would refuse all requests because the workspace is unknown.
 fn write_config(base: &Path, served: &Served) -> Result<(), Failure> {
     let list = takeback(base, &story::shop(base)).args(["list", "--json"]).output();
     let list = list.map_err(|error| error.to_string())?;

@@ -11,7 +11,7 @@ const ENTER: &str = "\u{e007}";
 const ESCAPE: &str = "\u{e00c}";
 const TAB: &str = "\u{e004}";
 
-/// The condition under which the next prompt can be sent.
+/// A JavaScript expression that is true when the next prompt can be sent.
 const IDLE: &str = "!document.querySelector('.composer').hasAttribute('data-busy')";
 
 /// Types a text into the field that has the focus, and presses Enter.
@@ -177,7 +177,7 @@ pub(super) fn wait_for_turn(browser: &Browser, context: &CheckContext<'_>) -> Re
     browser.click("#confirm button.safe")
 }
 
-/// Stops a turn with the button that has taken the place of Send.
+/// Stops a turn with the button that replaces Send while the turn is running.
 pub(super) fn stop(browser: &Browser, context: &CheckContext<'_>) -> Result<(), Failure> {
     context.model.set_open(false);
     begin(browser, context, "count slowly once more")?;

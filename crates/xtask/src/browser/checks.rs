@@ -48,7 +48,8 @@ const fn usual(
     Check { name, is_usual: true, run }
 }
 
-/// All checks, in order. Each check begins at the timeline of the shop, a workspace in the story.
+/// All checks, in order. Each check begins at the timeline of `shop`, a workspace in the generated
+/// history.
 const CHECKS: [Check; 25] = [
     usual("every page opens without errors", open_every_page),
     full("a turn opens beside the timeline", open_a_turn),
@@ -152,7 +153,7 @@ fn run_checks(
     Ok(results)
 }
 
-/// Opens the timeline of the shop.
+/// Opens the timeline of the workspace `shop`.
 pub(super) fn open_shop(browser: &Browser, served: &Served) -> Result<(), Failure> {
     browser.open(&format!("{}/w/{}", served.origin(), shop_id(browser)?))
 }
@@ -170,12 +171,12 @@ pub(super) fn expect(is_true: bool, message: &str) -> Result<(), Failure> {
     if is_true { Ok(()) } else { Err(message.to_owned()) }
 }
 
-/// The condition under which the plan at the foot of the page has been loaded.
+/// A JavaScript expression that is true once the plan at the foot of the page has been loaded.
 pub(super) const PLANNED: &str = "!document.querySelector('form.restore button').disabled";
 const INCIDENT: &str = "a.row[href*='/c/']";
 
-/// Opens the turn that deleted too much. Rows of rollbacks may also contain its prompt, so they are
-/// skipped.
+/// Opens the turn that deleted too much. The rows of rollbacks may contain the turn's prompt as
+/// well, so these rows are skipped.
 pub(super) fn open_incident(browser: &Browser) -> Result<(), Failure> {
     let click = "const rows = [...document.querySelectorAll('a.row')];
          rows.find((row) => row.textContent.includes('tidy up the imports')
@@ -207,7 +208,7 @@ fn open_a_turn(browser: &Browser, _: &CheckContext<'_>) -> Result<(), Failure> {
     browser.click(INCIDENT)?;
     browser.wait_for("location.pathname.includes('/c/') && document.querySelector('.detail')")?;
     browser.wait_for("document.querySelector('a.row[aria-current]')")?;
-    // Going back in the browser's history leaves the list as it is.
+    // Going back in the browser's history must not replace the list.
     browser.run("document.querySelector('.entries').dataset.seen = 'yes'; history.back()")?;
     browser
         .wait_for("!location.pathname.includes('/c/') && document.querySelector('.overview')")?;
@@ -251,7 +252,7 @@ fn open_an_export(browser: &Browser, context: &CheckContext<'_>) -> Result<(), F
     browser.open(&format!("{}/", served.origin()))
 }
 
-/// Examines every page.
+/// Checks the accessibility of every page.
 fn examine_all(browser: &Browser, context: &CheckContext<'_>) -> Result<(), Failure> {
     let turn = find_incident(browser)?;
     let mut pages = vec![
@@ -274,7 +275,7 @@ fn examine_all(browser: &Browser, context: &CheckContext<'_>) -> Result<(), Fail
     accessibility::examine(browser, context.served, &pages)
 }
 
-/// Examines the pages that are used most.
+/// Checks the accessibility of the pages that are used most.
 fn examine_some(browser: &Browser, context: &CheckContext<'_>) -> Result<(), Failure> {
     let pages = [("turn", find_incident(browser)?), ("new chat", "/chat".to_owned())];
     accessibility::examine(browser, context.served, &pages)

@@ -44,7 +44,7 @@ pub(crate) struct Browser {
 }
 
 impl Browser {
-    /// Starts chromedriver and a browser without a window on the screen.
+    /// Starts chromedriver and a headless browser.
     pub(crate) fn start() -> Result<Browser, Failure> {
         let mut child = Command::new("chromedriver")
             .args(["--port=0", "--log-level=SEVERE"])
@@ -132,8 +132,8 @@ impl Browser {
         self.command("execute/sync", &json!({ "script": script, "args": [] }))
     }
 
-    /// Waits until an expression is true in the page. The page may be replaced in the meantime, and
-    /// the script with it, so the script is run repeatedly.
+    /// Waits until an expression is true in the page. A script that waits in the page is lost if
+    /// the page is replaced in the meantime, so the script is run repeatedly.
     pub(crate) fn wait_for(&self, condition: &str) -> Result<(), Failure> {
         let script = format!(
             "const done = arguments[0], end = performance.now() + {};
@@ -171,8 +171,8 @@ impl Browser {
         }
     }
 
-    /// Clicks an element, as a user would: it must be visible and not covered. Waits until that is
-    /// possible, because the page may be replacing the element at that moment.
+    /// Clicks an element, as a user would: the element must be visible and not covered. Keeps
+    /// trying for a while, because the page may be replacing the element at that moment.
     pub(crate) fn click(&self, selector: &str) -> Result<(), Failure> {
         let start = Instant::now();
         loop {
@@ -256,7 +256,7 @@ impl Browser {
     }
 }
 
-/// Reads the body of an answer. Its length is in Content-Length, because chromedriver keeps
+/// Reads the body of an answer. Content-Length says where the body ends, because chromedriver keeps
 /// connections open.
 fn read_body(reader: &mut impl BufRead) -> std::io::Result<Vec<u8>> {
     let mut length = 0;

@@ -1,4 +1,4 @@
-//! The check of a timeline that is much longer than the part of it that the page keeps.
+//! Checking a timeline that is much longer than the part that the page keeps.
 
 use serde_json::Value;
 
@@ -40,7 +40,7 @@ return (async () => {
   }
 })();";
 
-/// Remembers the entry at the top of the view and its place.
+/// Remembers the entry at the top of the view, and the position of this entry.
 const READ: &str = "
 const top = document.querySelector('[data-pane=list]').getBoundingClientRect().top;
 window.read = [...document.querySelectorAll('.turn')].find((turn) => turn.getBoundingClientRect().top > top + 100);

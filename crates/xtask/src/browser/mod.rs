@@ -31,7 +31,7 @@ pub(crate) use self::api::test_api;
 pub(crate) use self::checks::test_web;
 pub(crate) use self::screenshots::write_screenshots;
 
-/// The Debian packages that the browser needs. Faketime lets a story take place over several days.
+/// The Debian packages that the tests need. Faketime lets the generated history span several days.
 const PACKAGES: [&str; 6] = [
     "chromium",
     "chromium-driver",
@@ -90,7 +90,7 @@ pub(crate) fn test_quickly() -> Result<(), Failure> {
 }
 
 /// Tests the pages and the API as part of `cargo xtask test`. This is a small version of `test-web`
-/// and `test-api`, with a short story. Takeback must already have been built.
+/// and `test-api`, with a short generated history. Takeback must already have been built.
 pub(crate) fn test_usual(tally: &mut Tally) -> Result<(), Failure> {
     let base = target_directory().join("browser-usual");
     let _ = fs::remove_dir_all(&base);

@@ -37,7 +37,7 @@ impl Model {
         Ok(Model { _server: server, gate })
     }
 
-    /// Ends the model, and removes it from the settings of the scratch home.
+    /// Stops the model, and removes it from the settings of the scratch home.
     pub(crate) fn remove(self, base: &Path) -> Result<(), Failure> {
         let config = base.join(".takeback/config.toml");
         fs::remove_file(&config).map_err(|error| format!("{}: {error}", config.display()))

@@ -1,4 +1,4 @@
-//! A small picture for the story.
+//! A small picture for the generated history.
 
 use libdeflater::{CompressionLvl, Compressor, crc32};
 

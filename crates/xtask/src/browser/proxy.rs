@@ -1,4 +1,4 @@
-//! A proxy in front of the server. The checks can cut its connections, as can happen in a network.
+//! A proxy in front of the server. The checks cut its connections to simulate a network failure.
 
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use std::thread;
 use crate::Failure;
 
 /// Another loopback address, so that the proxy can use the same port as the server. The server
-/// accepts it as a host.
+/// accepts this address in the `Host` header.
 const HOST: [u8; 4] = [127, 0, 0, 2];
 
 /// A proxy in front of the server.

@@ -122,7 +122,8 @@ fn take_pictures(
     save(browser, folder, &format!("turn-pictures-{look}"))
 }
 
-/// Takes a picture of the dialog for the undo of a turn whose lines the user has since edited.
+/// Takes a picture of the dialog for undoing a turn, after the user has edited lines that the turn
+/// changed.
 fn take_conflict(
     browser: &Browser,
     served: &Served,
@@ -229,7 +230,7 @@ fn take_chats(
     save(browser, folder, &format!("chat-new-{look}"))
 }
 
-/// The condition under which the plan at the foot of the page has been loaded.
+/// A JavaScript expression that is true once the plan at the foot of the page has been loaded.
 const PLANNED: &str = "!document.querySelector('form.restore button').disabled";
 
 fn save(browser: &Browser, folder: &Path, name: &str) -> Result<(), Failure> {

@@ -1,4 +1,4 @@
-//! A running `takeback serve` on a scratch home.
+//! A running `takeback serve` that uses a scratch home.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -16,7 +16,7 @@ pub(crate) struct Served {
     pub(crate) link: String,
 }
 
-/// Returns the program that was built.
+/// Returns the path of the built program.
 pub(crate) fn program() -> PathBuf {
     target_directory().join("debug/takeback")
 }

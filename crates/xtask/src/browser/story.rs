@@ -35,7 +35,7 @@ struct Call {
     pictures: Vec<(&'static str, [u8; 3])>,
 }
 
-/// The titles of the sessions that have a title.
+/// The sessions that have a title: the agent, the session, and the title.
 const TITLES: [(&str, &str, &str); 7] = [
     ("claude", "c1", "Checkout and cart"),
     ("claude", "c2", "Clean up before the release"),
@@ -54,7 +54,7 @@ pub(crate) enum Length {
     Short,
 }
 
-/// Plays the story in a scratch directory.
+/// Creates the history in a scratch directory.
 pub(crate) fn play_story(base: &Path, length: Length) -> Result<(), Failure> {
     for workspace in ["code/shop", "code/api", "code/site"] {
         let path = base.join(workspace);

@@ -1,4 +1,5 @@
-//! Installs each package into a scratch directory, and plays a short story with the program there.
+//! Installs each package into a scratch directory, and tests the program there with a short
+//! scenario.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};

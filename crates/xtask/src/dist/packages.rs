@@ -22,7 +22,7 @@ const LICENSE_FILES: [&str; 2] = ["LICENSE-MIT", "LICENSE-APACHE"];
 
 /// A platform that the program is built for.
 pub(super) struct Platform {
-    /// npm's name for the platform, which tarballs and npm packages contain.
+    /// npm's name for the platform. The names of tarballs and npm packages contain it.
     pub(super) name: &'static str,
     /// The name of the architecture in Debian packages.
     debian: Option<&'static str>,
@@ -298,8 +298,8 @@ impl<'a> Packager<'a> {
         Ok(resolve_links(&readme, &base("blob"), &base("raw")))
     }
 
-    /// Writes a file of `packaging/` with its version, address and checksums. The checksums of
-    /// platforms without a program are not filled in.
+    /// Writes a copy of a file in `packaging/`, with the version, the addresses and the checksums
+    /// filled in. The checksums of platforms without a program are not filled in.
     fn write_filled(&self, name: &str, sums: &[(String, String)]) -> Result<PathBuf, Failure> {
         let mut text = read_packaging_file(name)?.replace("{version}", VERSION);
         text = text.replace("{base_url}", self.base_url).replace("{repository}", self.repository());

@@ -1,7 +1,7 @@
 //! `cargo xtask test-model`: tests takeback's own agent with a real model server.
 //!
-//! The server is llama.cpp, in the package xllamacpp from PyPI. It offers all three APIs. The model
-//! is generated (`model.py`), because no package contains one.
+//! The server is llama.cpp, in the package xllamacpp from PyPI. It offers all three APIs that
+//! takeback's agent can use. The model is generated (`model.py`), because no package contains one.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -58,7 +58,7 @@ fn install(directory: &Path) -> Result<PathBuf, Failure> {
     Ok(python)
 }
 
-/// The running server. It ends when its standard input is closed.
+/// The running server. It exits when its standard input is closed.
 struct LocalServer {
     child: Child,
     url: String,

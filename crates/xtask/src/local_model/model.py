@@ -1,8 +1,8 @@
 """Writes a model that llama.cpp can run, and serves it.
 
-The model has no knowledge: its weights say which token follows which. After a prompt it calls the
-tool list_files, and after a result it says that it is done. Everything else is real: the server, its
-chat template, its streams, its parser for tool calls, its token counts and its errors.
+The model has no knowledge: its weights determine which token follows which. After a prompt, it
+calls the tool list_files, and after a result, it says that it is done. Everything else is real: the
+server, its chat template, its streams, its parser for tool calls, its token counts and its errors.
 """
 
 import os
@@ -33,7 +33,7 @@ You can call tools. Write a call as <tool_call>{"name": ..., "arguments": ...}</
 
 
 def byte_tokens():
-    """Returns the characters that stand for the 256 bytes in the vocabulary of GPT-2."""
+    """Returns the characters that represent the 256 bytes in the vocabulary of GPT-2."""
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in plain]
     names = {byte: chr(byte) for byte in plain}
@@ -106,7 +106,7 @@ def write_model(path):
 
 
 def serve(path):
-    """Serves the model on a free port, prints the address, and ends with its standard input."""
+    """Serves the model on a free port, prints the address, and exits when standard input ends."""
     params = xllamacpp.CommonParams()
     params.model.path = path
     params.hostnames = ["127.0.0.1"]
@@ -120,7 +120,7 @@ def serve(path):
     server = xllamacpp.Server(params)
     print(server.listening_address, flush=True)
     sys.stdin.read()
-    # The threads of the server do not end by themselves.
+    # The threads of the server do not stop by themselves.
     os._exit(0)
 
 

@@ -65,8 +65,8 @@ pub(crate) struct Occurrence {
 pub(crate) struct Counts {
     pub(crate) files: usize,
     pub(crate) docs: usize,
-    /// The number of functions whose names are checked. Those in trait implementations are not,
-    /// because the trait determines their names.
+    /// The number of functions whose names are checked. Functions in trait implementations are not
+    /// checked, because the trait determines their names.
     pub(crate) named_functions: usize,
     pub(crate) occurrences: Vec<Occurrence>,
 }
@@ -203,7 +203,7 @@ fn find_functions<'s>(pieces: &[Piece<'s>]) -> Vec<Function<'s>> {
         at += 1;
         match piece.kind {
             Kind::Word("fn") => {
-                // `fn(u8) -> u8` is a type.
+                // This is a function type, such as `fn(u8) -> u8`, which has no name.
                 let Some(Kind::Word(name)) = pieces.get(at).map(|next| &next.kind) else {
                     continue;
                 };

@@ -70,7 +70,7 @@ class AgentMethods(Caller):
         tool: Optional[str] = None,
         input: Json = None,
     ) -> Report:
-        """Reports a tool call before it runs. The checkpoint is complete when this returns."""
+        """Reports a tool call before it runs. Returns when the checkpoint is complete."""
         result: Report = self.call(
             "tool.before",
             agent=agent,
@@ -216,6 +216,6 @@ class AgentMethods(Caller):
         agent: Optional[Name] = None,
         session: Optional[Name] = None,
     ) -> SessionName:
-        """Adds usage to the session's usage."""
+        """Adds to the recorded usage of a session."""
         result: SessionName = self.call("usage.record", usage=usage, agent=agent, session=session)
         return result

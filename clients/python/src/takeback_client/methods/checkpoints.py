@@ -30,7 +30,7 @@ class CheckpointMethods(Caller):
         name: Optional[str] = None,
         pinned: Optional[bool] = None,
     ) -> NewCheckpoint:
-        """Takes a checkpoint by hand."""
+        """Takes a manual checkpoint."""
         result: NewCheckpoint = self.call(
             "checkpoint.create", reason=reason, name=name, pinned=pinned
         )
@@ -65,8 +65,8 @@ class CheckpointMethods(Caller):
     ) -> Fork:
         """Copies the conversation and, into a new directory, the files of a checkpoint.
 
-        The agent's own conversation is copied as well. `agent` names the agent that continues the
-        copy, if it is not the agent of the session.
+        The agent's own conversation is copied as well. `agent` names the agent that will continue
+        the copy, if it is not the agent of the session.
         """
         result: Fork = self.call(
             "fork",

@@ -105,7 +105,7 @@ class _ChangeExtras(TypedDict, total=False):
     renamed_from: JsonPath
 
 
-# `from` is a keyword, so it cannot be written as a field.
+# `from` is a keyword, so it cannot be the name of a field in a class.
 _ChangeFrom = TypedDict("_ChangeFrom", {"from": Optional[ChangeSide]})
 
 

@@ -39,8 +39,8 @@ impl AgentCommands {
         for raw in list {
             let command: Option<AgentCommand> = serde_json::from_str(raw.get()).ok();
             if let Some(command) = command {
-                // These come from takeback's command files. Without takeback's hooks, nothing would
-                // answer them.
+                // Such a command comes from one of takeback's command files. Without takeback's
+                // hooks, nothing would answer it.
                 if is_own_command(&command.description) {
                     continue;
                 }

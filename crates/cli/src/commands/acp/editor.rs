@@ -79,8 +79,7 @@ impl Proxy {
         self.take_over(session);
         let answered = self.recorder.wait_for(move |worker, is_awaited| {
             let mut answered = worker.report(&report, Some(since));
-            // Taking a notice removes it, so there must be a prompt that the notice can be added
-            // to.
+            // Taking notices removes them, so take them only if there is a prompt to add them to.
             if wants_notice && is_awaited.load(Ordering::SeqCst) {
                 answered.notice = worker.take_notices(&ledger_id);
             }

@@ -52,7 +52,7 @@ impl<R: Read> LineReader<R> {
         }
     }
 
-    /// Returns the bytes that have been read as a piece, and replaces them with `rest`. `is_end` is
+    /// Returns the bytes that have been read, as a piece, and continues with `rest`. `is_end` is
     /// true if the returned bytes end a line.
     fn take(&mut self, rest: Vec<u8>, is_end: bool) -> Piece {
         let bytes = std::mem::replace(&mut self.bytes, rest);

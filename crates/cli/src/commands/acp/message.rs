@@ -1,4 +1,4 @@
-//! JSON-RPC messages of the Agent Client Protocol, as far as takeback has to understand them.
+//! The JSON-RPC messages of the Agent Client Protocol that takeback has to understand.
 //!
 //! Only the fields that takeback needs are parsed. A line that cannot be parsed does not concern
 //! takeback, and is passed on unchanged.

@@ -109,8 +109,8 @@ fn pass_messages(
     thread::Builder::new().spawn(move || {
         // If the agent no longer reads its input, it is about to exit.
         let _ = to_agent.pass_to_agent(io::stdin());
-        // End the agent only if the editor has exited: then nothing reads the agent's output. If
-        // the editor has only closed the input, the agent may finish its work.
+        // Stop the agent only if the editor has exited, because then nothing reads the agent's
+        // output. If the editor has only closed the input, the agent may finish its work.
         process::wait_for_reader_to_leave();
         group.end();
     })?;

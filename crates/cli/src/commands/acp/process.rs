@@ -1,4 +1,4 @@
-//! The agent's process: starting it, passing signals on, and ending it.
+//! The agent's process: starting it, passing signals on, and stopping it.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -16,10 +16,11 @@ use signal_hook::iterator::Signals;
 
 use crate::takeover;
 
-/// The time that an agent has to exit by itself after a signal.
+/// The time that this process waits for the agent to exit, first after the end of the agent's
+/// input, and then after SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// A script that ends the agent if this process is killed. It first gives the agent some time to
+/// A script that stops the agent if this process is killed. It first gives the agent some time to
 /// notice that its input has ended.
 const WATCHDOG: &str = r#"
 trap '' HUP INT TERM
@@ -39,8 +40,8 @@ pub(super) struct AgentProcess {
 pub(super) struct AgentGroup(Pid);
 
 impl AgentProcess {
-    /// Starts the agent. An environment variable tells the agent's hooks the path of `proxy`, the
-    /// directory of this proxy.
+    /// Starts the agent. `proxy` is the directory of this proxy; an environment variable passes its
+    /// path to the agent's hooks.
     pub(super) fn start(
         command: &[OsString],
         directory: Option<&Path>,
@@ -56,7 +57,7 @@ impl AgentProcess {
         }
         let child = command.spawn()?;
         let group = AgentGroup(Pid::from_child(&child));
-        // If the watchdog cannot be started, the agent ends when it sees the end of its input.
+        // If the watchdog cannot be started, the agent exits when it sees the end of its input.
         let watchdog = start_watchdog(group).ok();
         Ok(AgentProcess { child, group, watchdog })
     }
@@ -109,7 +110,7 @@ impl AgentGroup {
         Ok(())
     }
 
-    /// Ends the agent after the editor has exited. The agent's input has ended, too, so the agent
+    /// Stops the agent after the editor has exited. The agent's input has ended, too, so the agent
     /// first gets time to exit by itself. Once the agent has exited, this process exits as well.
     pub(super) fn end(self) {
         thread::sleep(GRACE);

@@ -84,8 +84,8 @@ impl Recorder {
         }
     }
 
-    /// Does work while the conversation waits for a limited time. The work can find out whether the
-    /// conversation is still waiting.
+    /// Does work while the conversation waits, up to a time limit. The work can find out whether
+    /// the conversation is still waiting.
     pub(super) fn wait_for<T: Default + Send + 'static>(
         &self,
         work: impl FnOnce(&mut Worker, &AtomicBool) -> T + Send + 'static,

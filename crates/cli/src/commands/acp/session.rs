@@ -22,14 +22,14 @@ pub(super) struct State {
     pub(super) agent: &'static str,
     /// The version of the protocol: 1 until the agent has chosen a version.
     pub(super) version: u64,
-    /// The assumed directory of sessions whose beginning the proxy has not seen.
+    /// The directory that is assumed for sessions whose beginning the proxy has not seen.
     directory: PathBuf,
     pub(super) sessions: HashMap<String, Session>,
     /// The editor's requests that are waiting for an answer, by their ids.
     pub(super) of_editor: HashMap<String, EditorRequest>,
     /// The agent's requests that are waiting for an answer, by their ids.
     pub(super) of_agent: HashMap<String, AgentRequest>,
-    /// The sessions and calls that the editor's terminals belong to.
+    /// The session and call that each of the editor's terminals belongs to, by the terminal's id.
     pub(super) terminals: HashMap<String, CallName>,
 }
 
@@ -48,8 +48,8 @@ pub(super) enum AgentRequest {
         call: CallName,
         options: Vec<PermissionOption>,
     },
-    /// A request to write a file. If it does not belong to an announced call, the editor's answer
-    /// ends the call.
+    /// A request to write a file. If it belongs to no announced call, it is a call of its own,
+    /// which ends with the editor's answer.
     Write {
         call: CallName,
         is_own: bool,
@@ -188,7 +188,7 @@ impl State {
             cache_write: count(usage.cached_write_tokens),
             reasoning: count(usage.thought_tokens),
         };
-        // The agent does not say how many requests it made.
+        // The agent does not say how many requests it made, so they count as one.
         let usage = tokens.to_usage(known.model.as_deref(), 1);
         let usage = usage.or_else(|| {
             let model = known.model.clone().unwrap_or_default();

@@ -185,7 +185,7 @@ impl Conversation {
         Ok(id)
     }
 
-    /// Returns the task, and begins one if there is none.
+    /// Returns the task. Begins one if there is none yet.
     fn begun_task(&mut self) -> Result<&mut Task, Failure> {
         if self.task.is_none() {
             let (agent, new) =

@@ -55,7 +55,8 @@ pub(super) fn take_up(conversation: &mut Conversation) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Continues an interrupted task. If that fails, reports why, and the chat begins without it.
+/// Continues an interrupted task. If that fails, reports why; the chat then begins without the
+/// task.
 fn take_up_task(task: &TaskView, conversation: &mut Conversation) {
     let done = conversation.resume_task(&task.id).and_then(|()| proceed(conversation));
     if let Err(failure) = done {
@@ -64,7 +65,7 @@ fn take_up_task(task: &TaskView, conversation: &mut Conversation) {
 }
 
 /// Offers to continue the last turn of the conversation if it was interrupted. If the user
-/// declines, the turn ends.
+/// declines, ends the turn.
 pub(super) fn continue_turn(conversation: &mut Conversation) -> Result<(), Failure> {
     if !conversation.is_interrupted() {
         return Ok(());

@@ -63,7 +63,7 @@ impl Stopper {
         self.is_pressed.swap(false, Ordering::SeqCst)
     }
 
-    /// Handles one Ctrl-C. Returns true if the program has to end.
+    /// Handles one Ctrl-C. Returns true if the program must end.
     fn ends_program(&self) -> bool {
         match &mut *self.meaning() {
             Meaning::End => true,
@@ -110,7 +110,7 @@ impl Stopper {
         let is_answer = match std::mem::replace(&mut *meaning, next) {
             Meaning::AnswerPrompt { cancel, is_pressed } => {
                 cancel.reset();
-                // The thread may not have handled the last Ctrl-C yet.
+                // The thread that handles Ctrl-C may not have noticed the last press yet.
                 self.take_press() || is_pressed
             }
             Meaning::StopTurn(cancel) => {

@@ -33,7 +33,7 @@ pub(super) fn run(
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Finds the directories to import: the given one or, without it, Hermes's own directory and the
+/// Finds the directories to import: the given one or, by default, Hermes's own directory and the
 /// archives of older stores.
 fn find_directories(
     opened: &Opened,

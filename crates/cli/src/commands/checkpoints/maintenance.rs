@@ -155,8 +155,8 @@ pub(super) fn repair_store(store: &Store, context: &Context) -> Result<ExitCode,
     let bar = Progress::counting("repairing", "objects");
     let report = store.repair(&|done, total| bar.step(done, Some(total)))?;
     drop(bar);
-    // Accept the losses, because the user learns of them now. Otherwise, they would keep prunes
-    // from freeing space forever.
+    // Accept the losses, because the user learns of them now. Otherwise, they would forever keep
+    // prunes from freeing space.
     let lost = if report.lost.is_empty() { 0 } else { store.accept_losses(&report)? };
     let view = RepairView {
         set_aside: report.set_aside.into_iter().map(PackView::from).collect(),

@@ -72,7 +72,7 @@ pub(super) fn run_prune(
     Ok(ExitCode::SUCCESS)
 }
 
-/// The reason why the size cap cannot evict more checkpoints.
+/// The reason why takeback cannot evict more checkpoints to get below the size cap.
 pub(crate) const PROTECTED: &str = "everything left is pinned, has a name, or is the newest \
                                     checkpoint of its workspace or the newest one taken before \
                                     a rollback";
@@ -81,7 +81,9 @@ pub(crate) const PROTECTED: &str = "everything left is pinned, has a name, or is
 pub(crate) fn describe_jump(jump: &ClockJump) -> String {
     let ClockJump { from, to } = jump;
     if jump.is_back() {
-        format!("The clock was set back: takeback already ran on {from}. That caused no deletions.")
+        format!(
+            "The clock was set back: takeback already ran on {from}. Nothing was deleted because of that."
+        )
     } else {
         format!(
             "The days between {from} and {to} do not count as age: takeback did not run, or the \

@@ -20,8 +20,8 @@ pub(super) fn remove_setting(text: &str, path: &[&str], expected: &DocumentMut) 
     (list_values(&changed) == list_values(expected)).then_some(left)
 }
 
-/// Joins the text before and after a setting. Also removes the heading of the table if it becomes
-/// empty.
+/// Joins the text before and after a setting. If the setting's table becomes empty, also removes
+/// the table's heading.
 fn join(before: &str, after: &str) -> String {
     let line =
         before.strip_suffix('\n').map_or(0, |before| before.rfind('\n').map_or(0, |at| at + 1));

@@ -64,7 +64,7 @@ fn read_config(home: &Path) -> Option<Value> {
 /// The settings whose values are masked.
 const MASKED: [&str; 2] = ["base_url", "system_prompt"];
 
-/// Replaces every element of every list, and the settings in [`MASKED`].
+/// Masks every element of every list, and the settings in [`MASKED`].
 fn mask_patterns(settings: &mut Value) {
     match settings {
         Value::Object(table) => {
@@ -107,7 +107,8 @@ fn private_names(context: &Context) -> Vec<(String, String)> {
     let mut paths = Vec::new();
     if let Ok(status) = takeback_undo::retention::read_status(opened) {
         paths.extend(status.workspaces.into_iter().map(|known| known.path.0));
-        // A workspace with failures may have no checkpoint, so the first list may not contain it.
+        // A workspace with failures may have no checkpoints, so it may be missing from the first
+        // list.
         paths.extend(status.failures.into_iter().map(|failure| failure.workspace.0));
     }
     for (number, path) in (1..).zip(paths) {

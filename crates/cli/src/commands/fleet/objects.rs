@@ -36,7 +36,7 @@ fn open_with(settings: &FleetSettings, context: &Context) -> Result<Objects, Obj
     Objects::open(ObjectsOptions { home, settings, host_name, access: &access, lock_wait })
 }
 
-/// Reads the variables that say how object storage is reached.
+/// Reads the environment variables that configure the access to object storage.
 fn read_access(context: &Context) -> StorageAccess {
     let variable = |name: &str| Some(context.variable(name)?.to_string_lossy().into_owned());
     let s3 = S3Access {

@@ -174,7 +174,7 @@ fn choose_destination(
     }
 }
 
-/// Chooses the state that is to be written: that of the named checkpoint or, without one, the
+/// Chooses the state to write: the state at the checkpoint that the user named or, by default, the
 /// newest known state.
 fn choose_checkpoint(
     pull: &mut Pull<'_>,

@@ -98,7 +98,7 @@ fn print_uploaded(uploaded: &UploadReport) {
 }
 
 /// Ships what has changed, and uploads new checkpoints, if this machine belongs to a fleet. Records
-/// a failure for `takeback fleet status`; the end of the next turn tries again.
+/// a failure for `takeback fleet status`; the next attempt is at the end of the next turn.
 pub(crate) fn sync_quietly(context: &Context) {
     let Ok(Some(settings)) = read_settings(context) else { return };
     let Ok(fleet) = make_fleet(&settings, context) else { return };

@@ -16,7 +16,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::logs;
 
-/// Everything that agents did between two days.
+/// Everything that agents did from the first to the last day.
 #[derive(Serialize)]
 pub(super) struct Report {
     pub(super) first_day: String,

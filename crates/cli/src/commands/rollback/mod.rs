@@ -235,8 +235,8 @@ fn take_back(
     Ok((render::print_result(&view, report, context), resume))
 }
 
-/// Returns the counter of the files handled so far, from which the progress is shown. Returns
-/// `None` if there is no store yet.
+/// Returns the counter of the files that have been handled so far, for showing the progress.
+/// Returns `None` if there is no store yet.
 pub(crate) fn handled_files(opened: &Opened) -> Option<Arc<AtomicU64>> {
     opened.has_store().then(|| opened.store().ok().map(Store::handled_files)).flatten()
 }

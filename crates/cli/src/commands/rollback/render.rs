@@ -102,24 +102,24 @@ pub(super) fn print_plan(view: &RollbackView, context: &Context) {
     report_failed_parts(view, true, context);
 }
 
-/// Prints the totals of a plan that is not carried out. Does nothing for a result: its totals come
-/// last, with the command that takes it back.
+/// Prints the totals of a plan that is not carried out. Does nothing for a result: its totals are
+/// printed last, with the command that reverses the rollback.
 fn print_totals(view: &RollbackView, is_plan: bool) {
     if let Some(totals) = sum_up_plan(view, &WOULD).filter(|_| is_plan) {
         println!("{totals}");
     }
 }
 
-/// Sums up a plan: `Will restore 12 files and delete 3. 2 of them were edited since.`
+/// Sums up a plan: `Will restore 12 files and delete 3. 2 of them have been edited since.`
 fn sum_up_plan(view: &RollbackView, verbs: &Verbs) -> Option<String> {
     let totals = sum_up(view, verbs)?;
     Some(match view.others.len() {
         0 => totals,
         1 if count_files(&view.restored) + count_files(&view.deleted) == 1 => {
-            format!("{totals} It was edited since.")
+            format!("{totals} It has been edited since.")
         }
         1 => format!("{totals} 1 of them was edited since."),
-        others => format!("{totals} {others} of them were edited since."),
+        others => format!("{totals} {others} of them have been edited since."),
     })
 }
 

@@ -74,7 +74,7 @@ pub(super) fn run_title(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Copy a session up to a message, to continue differently from there
+/// Copy a session up to a message, to take it in a different direction
 ///
 /// The original is not changed. `takeback sessions show` shows the numbers of messages.
 #[derive(Args)]

@@ -136,8 +136,8 @@ fn run_in_fleet(arguments: &ListArguments, context: &Context) -> Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-/// Finds the sessions to list. If there are more sessions than the limit, finds one more than the
-/// limit.
+/// Finds the sessions to list. If there are more sessions than the limit, the result contains one
+/// more than the limit.
 pub(crate) fn find_sessions(
     arguments: &ListArguments,
     ledger: &Ledger,
@@ -151,8 +151,8 @@ impl ListArguments {
         self.limit.unwrap_or(20) as usize
     }
 
-    /// Returns the options with which the ledger is asked for these sessions. The limit is one more
-    /// than the number of sessions to list, so that the result shows whether there are more.
+    /// Returns the options of the query for these sessions. The limit is one more than the number
+    /// of sessions to list, so that the result shows whether there are more.
     fn options(&self, context: &Context) -> ListOptions {
         ListOptions {
             sources: self.sources.clone(),

@@ -92,7 +92,7 @@ pub(crate) fn replay_session(
     Ok(convert(&ledger.session(id)?, &ledger.messages(id, MessageFilter::Current)?))
 }
 
-/// The number of messages that `--around` shows before and after the given one.
+/// The number of messages that `--around` shows before and after the given message.
 const AROUND: usize = 5;
 
 fn print_transcript(

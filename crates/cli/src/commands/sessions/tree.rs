@@ -132,9 +132,9 @@ fn print_tree(root: &SessionNode, ids: &ShortIds, context: &Context) {
 /// The position of a session in the tree that is drawn.
 #[derive(Default)]
 struct Branch<'a> {
-    /// The branches that are drawn before the session.
+    /// The lines of the tree that are drawn to the left of the session.
     own: String,
-    /// The branches that are drawn before the session's children.
+    /// The lines of the tree that are drawn to the left of the session's children.
     indent: String,
     /// The workspace of the session's parent.
     workspace: Option<&'a str>,

@@ -15,7 +15,7 @@ impl Failure {
                 failure.hint(format!("did you mean `{nearest}`?"))
             }
             ResolveError::UnknownProvider { name, nearest: None } => failure.hint(format!(
-                "the ready ones are {}; add your own to {config}:\n{}",
+                "the built-in providers are {}; add your own to {config}:\n{}",
                 ready_names(),
                 own_provider(name)
             )),

@@ -173,8 +173,8 @@ struct Block {
     number: Option<u64>,
 }
 
-/// Finds the blocks. `number` is the number of the item that the source begins with, if it begins
-/// with one.
+/// Finds the blocks. If the source begins with an item of a numbered list, `number` is the number
+/// of that item.
 fn find_blocks(source: &str, number: Option<u64>) -> Vec<Block> {
     let (mut blocks, mut depth, mut next) = (Vec::new(), 0, None);
     for (event, range) in Parser::new_ext(source, options()).into_offset_iter() {

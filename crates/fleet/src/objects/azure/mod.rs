@@ -24,7 +24,8 @@ const VERSION: &str = "2021-12-02";
 /// A container of a storage account.
 pub(super) struct Azure {
     credentials: Credentials,
-    /// The beginning of all paths: the path of the server, followed by the name of the container.
+    /// The beginning of all paths: the path in the server's address, followed by the name of the
+    /// container.
     base: String,
 }
 

@@ -1,5 +1,5 @@
 //! Tokens of service accounts: JSON Web Tokens that the account's key signs. Google accepts them
-//! without exchanging them for an access token first.
+//! directly: they need not be exchanged for access tokens first.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -9,16 +9,16 @@ use super::protocol::{ErrorBody, ErrorMeaning, Operation, Protocol};
 use crate::objects::access::Provider;
 use crate::objects::error::ObjectsError;
 
-/// The maximum difference between the clocks of client and server, in milliseconds. If it is
-/// larger, servers refuse requests.
+/// The maximum difference between the clocks of client and server, in milliseconds. If the
+/// difference is larger, servers refuse requests.
 const MAX_SKEW: i64 = 15 * 60_000;
 
 /// An answer whose body has not been read yet.
 pub(super) struct Answer {
     pub(super) status: u16,
-    /// The time of the server's clock, in milliseconds since 1970.
+    /// The time on the server's clock, in milliseconds since 1970.
     pub(super) date: Option<i64>,
-    /// The time of this machine's clock when the request was made.
+    /// The time on this machine's clock when the request was made.
     pub(super) sent: i64,
     pub(super) body: Box<dyn Read + Send>,
 }

@@ -45,7 +45,8 @@ pub(super) struct Origin {
     root: String,
     /// The host, with its port.
     pub(super) host: String,
-    /// The path at which the server's own paths begin, without a slash at its end.
+    /// The path in the server's address, without a slash at its end. The paths of all requests
+    /// begin with it.
     pub(super) path: String,
 }
 
@@ -191,7 +192,7 @@ impl RemoteBucket {
         (meaning, explain(self.provider, &self.target, meaning, reason, ahead))
     }
 
-    /// Reads a page of a listing. Returns the page and the time of the server's clock.
+    /// Reads a page of a listing. Returns the page and the time on the server's clock.
     fn list_page(&self, prefix: &str, page: Option<&str>) -> Result<(Page, i64), ObjectsError> {
         let operation = Operation::List { prefix, page };
         let answer = self.run(&operation, &Content::Bytes(b""))?;

@@ -13,8 +13,8 @@ pub(in crate::objects) trait Protocol: Send + Sync {
     /// Returns the request for an operation, without credentials.
     fn make_request(&self, operation: &Operation<'_>) -> Request;
 
-    /// Adds the credentials to a request. `content` is its body, and `now` the time at which it is
-    /// made.
+    /// Adds the credentials to a request. `content` is the body of the request, and `now` is the
+    /// time at which the request is made.
     fn authorize(
         &self,
         request: &mut Request,
@@ -37,8 +37,8 @@ pub(in crate::objects) trait Protocol: Send + Sync {
         error: Option<&ErrorBody>,
     ) -> Option<ErrorMeaning>;
 
-    /// True if a request that was answered with this status can succeed a moment later. Statuses
-    /// that mean this in every protocol are not included.
+    /// True if a request that was answered with this status can succeed a moment later. Does not
+    /// cover statuses that are temporary in every protocol.
     fn is_temporary(&self, _status: u16) -> bool {
         false
     }
@@ -77,7 +77,7 @@ pub(in crate::objects) struct Request {
     pub(in crate::objects) path: String,
     /// The parameters, sorted by name, not encoded.
     pub(in crate::objects) query: Vec<(&'static str, String)>,
-    /// Further parameters, which are already encoded.
+    /// Additional parameters, which are already encoded.
     pub(in crate::objects) signed_query: Option<String>,
     /// The headers, with names in lower case.
     pub(in crate::objects) headers: Vec<(&'static str, String)>,

@@ -16,7 +16,7 @@ pub(in crate::objects) fn find_element(text: &str, name: &str) -> Option<String>
     )
 }
 
-/// Returns the content of each element with this name, or `None` if one has no end.
+/// Returns the content of each element with this name, or `None` if an element has no end tag.
 pub(in crate::objects) fn split_elements<'a>(text: &'a str, name: &str) -> Option<Vec<&'a str>> {
     let (start, end) = (format!("<{name}>"), format!("</{name}>"));
     text.split(&start).skip(1).map(|part| Some(part.split_once(&end)?.0)).collect()

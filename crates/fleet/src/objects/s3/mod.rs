@@ -21,8 +21,8 @@ pub(super) struct S3 {
     credentials: Credentials,
     region: String,
     host: String,
-    /// The beginning of all paths: the path of the server, followed by the name of the bucket
-    /// unless the host name contains it.
+    /// The beginning of all paths: the path in the server's address, followed by the name of the
+    /// bucket unless the host name contains it.
     base: String,
 }
 

@@ -97,7 +97,7 @@ fn staged_packs_that_a_power_cut_has_damaged_are_built_again() {
         machine.write("a.txt", "one");
         machine.write(".env", "TOKEN=one");
         machine.pin();
-        // The upload ends when the first pack is about to be sent.
+        // The upload is interrupted when it is about to send the first pack.
         let mut requests = 0;
         let home = machine.home.path().to_owned();
         while all_files(&home).iter().all(|(name, _)| !name.starts_with("fleet/upload/")) {
@@ -231,8 +231,8 @@ fn two_homes_with_one_identity_overwrite_and_delete_nothing() {
     assert!(all_files(bucket.path()) == before);
     assert_pulled(&original, bucket.path());
 
-    // The user confirms that a home that was restored from a backup made the uploads. Its store is
-    // a different one, so the checkpoints of the earlier store are kept.
+    // The user confirms that the uploads come from this home, which was restored from a backup. Its
+    // store is a new one, so the checkpoints of the earlier store are kept.
     let objects = copy.in_directory(bucket.path());
     UploadState::reset(&objects.files).unwrap();
     copy.upload(bucket.path()).unwrap();

@@ -98,7 +98,7 @@ impl Machine {
         fleet.clone_into(&mut self.identity.fleet);
     }
 
-    /// Returns the machine's memory of its uploads, or `None` if it has none.
+    /// Returns the file with the state of the machine's uploads, or `None` if there is none.
     pub(super) fn fleet_files(&self) -> Result<Option<String>, FleetError> {
         Files::in_home(self.home.path()).read("objects.json")
     }

@@ -325,6 +325,6 @@ fn the_rate_of_an_upload_is_limited() {
     let mut read = Vec::new();
     LimitedReader::new(content.as_slice(), Some(200_000)).read_to_end(&mut read).unwrap();
     assert!(read == content);
-    // There is no wait after the last piece, which is a tenth of a second's worth.
+    // There is no wait after the last piece, which accounts for a tenth of a second.
     assert!(started.elapsed() >= std::time::Duration::from_millis(150));
 }

@@ -116,7 +116,7 @@ fn a_pull_that_was_cut_off_before_the_directory_appeared_can_be_repeated() {
     let reader = Machine::new("reader");
     let destination = reader.home.path().canonicalize().unwrap().join("shop-2");
     place(&reader, bucket.path(), commit, &destination).unwrap();
-    // Simulate that the process was killed after it had made the pins.
+    // Simulate a process that was killed after it had made the pins.
     fs::remove_dir_all(&destination).unwrap();
     let placed = place(&reader, bucket.path(), commit, &destination).unwrap();
     assert_eq!(placed.checkpoints, 0, "they are there already");

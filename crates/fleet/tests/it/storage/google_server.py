@@ -104,6 +104,6 @@ server.HANDLERS = tuple(
     for path, handlers in server.HANDLERS
 )
 server.Router = Router
-# It writes all metadata after each request, although everything is in memory.
+# By default, the emulator writes all metadata to a file after each request.
 Storage._write_config_to_file = lambda self: None
 server.create_server("127.0.0.1", int(PORT), in_memory=True, default_bucket=BUCKET).run()

@@ -88,7 +88,7 @@ impl StorageServer {
         self.secrets.join("\n")
     }
 
-    /// Creates empty objects in the bucket of an open server.
+    /// Creates empty objects in the bucket of a server that [`StorageServer::start_open`] started.
     pub(crate) fn create_objects(&self, keys: impl Iterator<Item = String>) {
         for key in keys {
             match self.provider {

@@ -6,7 +6,7 @@ use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// What the proxy does with a request.
+/// The proxy's decision about a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Pass,
@@ -44,7 +44,7 @@ impl Proxy {
     }
 }
 
-/// Passes the requests of one connection on, each over a connection of its own.
+/// Passes on the requests of one connection, each over its own connection to the server.
 fn pass_on(
     mut client: TcpStream,
     server: u16,

@@ -93,8 +93,8 @@ fn try_copy(original: &Path, copy: &Path) -> io::Result<bool> {
 ///
 /// With a write-ahead log, a version lasts until the log starts over. Pages that are written to the
 /// database in the meantime come from the log, which is copied afterwards and takes precedence over
-/// the database. The log can grow while it is being copied: its checksums tell SQLite where the
-/// last whole transaction ends.
+/// the database. The log may grow while it is being copied. This does no harm, because its
+/// checksums tell SQLite where the last whole transaction ends.
 ///
 /// Without a log, a version lasts until the database or the rollback journal changes.
 #[derive(PartialEq)]

@@ -93,8 +93,8 @@ impl Outline {
 }
 
 /// Calls `visit` for every row of a table, with the row id, the session's id and the time. A
-/// missing table counts as empty, and a missing column as null. Fails if the table has more rows
-/// than fit into the database, or if `visit` returns false.
+/// missing table is treated as empty, and a missing column as null. Fails if the table has more
+/// rows than fit into the database, or if `visit` returns false.
 fn scan_table(
     database: &ForeignDatabase,
     table: &str,

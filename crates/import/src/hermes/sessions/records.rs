@@ -57,10 +57,10 @@ fn default_source() -> String {
 /// Determines the relation of a session to its parent, as far as the rows show it.
 ///
 /// Hermes marks branches and delegated work in `model_config`. Old versions did not mark them, and
-/// a compaction copies the mark of delegated work to the next session. So a mark that names exactly
-/// this parent takes precedence. If there is no such mark, the way in which the parent ended
-/// determines the relation, if it can. Otherwise, a mark that names another session counts. A child
-/// to which none of this applies counts as delegated work, as it does in Hermes.
+/// a compaction copies the mark of delegated work to the next session. Therefore, a mark that names
+/// exactly this parent takes precedence. If there is no such mark, the relation follows from the
+/// way in which the parent ended, if possible. Otherwise, a mark that names another session is
+/// used. If none of this applies, the child is treated as delegated work, as in Hermes.
 pub(super) fn parent_kind(
     session: &SessionRecord,
     parent: Option<&SessionRecord>,
@@ -154,7 +154,7 @@ pub(super) fn usage_record(mut row: RowFields) -> UsageRecord {
     }
 }
 
-/// Takes a part of the primary key out of the row. An empty string counts as null.
+/// Takes a part of the primary key out of the row. An empty string is treated as null.
 fn take_key_part(row: &mut RowFields, name: &str) -> Option<String> {
     row.take_text(name).filter(|text| !text.is_empty())
 }

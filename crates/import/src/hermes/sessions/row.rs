@@ -176,7 +176,7 @@ impl RowFields {
         self.keep_unconverted(name, &cell, cell.to_integer())
     }
 
-    /// Takes a counter out of the row. Null counts as zero.
+    /// Takes a counter out of the row. Null is treated as zero.
     pub(super) fn take_count(&mut self, name: &str) -> i64 {
         self.take_integer(name).unwrap_or(0)
     }
@@ -221,7 +221,8 @@ impl RowFields {
     }
 
     /// Returns the original values that were kept, and all cells that were not taken out, each
-    /// under its column name. If that name is in `reserved`, it is [marked](marked_name).
+    /// under its column name. If that name is in `reserved`, the cell is returned under its
+    /// [`marked_name`] instead.
     pub(super) fn into_rest(self, reserved: &[&str]) -> Map<String, Value> {
         let mut rest = self.originals;
         for (name, cell) in self.cells {

@@ -20,7 +20,7 @@ const IDLE_TIME: Duration = Duration::from_secs(60);
 pub(super) struct AgentPool {
     options: ClientOptions,
     certificates: OnceLock<Result<RootCerts, String>>,
-    /// HTTP agents without a request, by the origin that they are connected to.
+    /// Idle HTTP agents, by the origin that they are connected to.
     idle: Mutex<Vec<(String, Agent)>>,
 }
 
@@ -41,7 +41,7 @@ impl AgentPool {
         &self.certificates
     }
 
-    /// Takes an agent for a request to an address. If possible, the agent already has a connection.
+    /// Takes an agent for a request to an address, preferably one that is already connected.
     pub(super) fn take_agent(&self, uri: &http::Uri) -> Result<Agent, AttemptFailure> {
         let origin = find_origin(uri);
         let mut idle = self.lock_idle();

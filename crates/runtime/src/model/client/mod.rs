@@ -26,7 +26,7 @@ const ANTHROPIC_VERSION: &str = "2023-06-01";
 pub struct ClientOptions {
     /// The time within which a connection must be established.
     pub connect_timeout: Duration,
-    /// The time after which a request counts as stalled if not a single byte has arrived.
+    /// The time without a single byte after which a request is considered stalled.
     pub stall_timeout: Duration,
     /// The time to wait after the first attempt that fails. The time doubles with each further
     /// failure.

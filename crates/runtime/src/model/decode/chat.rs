@@ -131,7 +131,7 @@ impl ChatDecoder {
     /// Completes the draft once the stream has ended, for whatever reason.
     ///
     /// This API does not mark the end of a call. All calls of a reply that ended normally are
-    /// complete. Otherwise, a call is complete if its JSON is whole and another call follows.
+    /// complete. Otherwise, a call is complete if its JSON is valid and another call follows.
     pub(super) fn complete_draft(&mut self, draft: &mut ReplyDraft) {
         if !self.reasoning.is_empty() {
             draft.details = Some(Value::Object(std::mem::take(&mut self.reasoning)));

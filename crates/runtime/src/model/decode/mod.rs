@@ -113,7 +113,7 @@ fn text_field<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
     value.get(key)?.as_str().filter(|text| !text.is_empty())
 }
 
-/// Returns the elements of a field that is a list. Any other value counts as an empty list.
+/// Returns the elements of a field that is a list. Any other value is treated as an empty list.
 fn list_field<'a>(value: &'a Value, key: &str) -> &'a [Value] {
     value.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }

@@ -151,8 +151,8 @@ fn frame_responses(
     body
 }
 
-/// True if the model may be able to reason. OpenAI rejects a request that asks any other model for
-/// reasoning.
+/// True if the model may be able to reason. OpenAI rejects a request for reasoning from a model
+/// that cannot reason.
 fn can_reason(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or_default();
     !["gpt-3", "gpt-4", "chatgpt"].iter().any(|old| name.starts_with(old))
@@ -185,7 +185,8 @@ fn mark_prompt(body: &mut Value) {
 }
 
 /// Asks the API to cache the conversation so far. The last two messages from the user are marked:
-/// the earlier mark finds what the previous request stored, and the later one stores the rest.
+/// the earlier mark finds the part that the previous request cached, and the later mark caches the
+/// rest.
 fn mark_messages(kind: ApiKind, messages: &mut [Value]) {
     if kind != ApiKind::Anthropic {
         return;

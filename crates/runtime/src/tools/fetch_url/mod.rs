@@ -124,7 +124,7 @@ fn build_agent(settings: &FetchSettings) -> Agent {
     Agent::with_parts(config, DefaultConnector::default(), resolver)
 }
 
-/// Returns the TLS settings, with the certificates of the system. They are loaded once.
+/// Returns the TLS settings, with the certificates of the system, which are loaded only once.
 fn tls_config() -> TlsConfig {
     static CONFIG: OnceLock<TlsConfig> = OnceLock::new();
     let load = || {

@@ -1,4 +1,5 @@
-//! Killed processes: the next process continues at the exact step.
+//! Tests that kill the process: the next process continues at exactly the step where the killed one
+//! stopped.
 
 mod boundaries;
 mod child;

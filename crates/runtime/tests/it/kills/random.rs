@@ -28,8 +28,8 @@ type Fate = (Child, Option<u64>);
 struct Victim(Arc<Mutex<Option<Fate>>>);
 
 impl Victim {
-    /// Counts an event that the server sends. Kills the process if this is the event at which it is
-    /// to be killed.
+    /// Counts an event that the server sends, and kills the process once the chosen number of
+    /// events has been sent.
     fn count_event(&self) {
         let mut victim = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((child, Some(left))) = &mut *victim {
@@ -51,8 +51,7 @@ impl Victim {
             self.with(|child| child.kill().unwrap());
         }
         loop {
-            // The lock is not held for long, so that the server can kill the process in the
-            // meantime.
+            // The lock is released between the checks, so that the server can kill the process.
             if let Some(status) = self.with(|child| child.try_wait().unwrap()) {
                 return status.success();
             }

@@ -168,7 +168,7 @@ fn reader(request: &Request) -> Reply {
     }
 }
 
-/// Sends answers and calls that are cut off, and refusals.
+/// Answers every other request with an error. Some of the other replies are cut off.
 fn stutterer(request: &Request) -> Reply {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     if COUNT.fetch_add(1, Ordering::SeqCst).is_multiple_of(2) {

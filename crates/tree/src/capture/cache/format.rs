@@ -56,9 +56,10 @@ pub(super) fn decode_head(bytes: &[u8]) -> Option<(CacheHead, u32, u32)> {
     (bytes[..8] == *MAGIC).then_some((head, counts as u32, (counts >> 32) as u32))
 }
 
-/// Appends the record of an entry: oid 20 bytes, mode 4, size or children 8, mtime 8, ctime 8,
-/// inode 8, name offset 4, name length 1, then one byte each for kind (with the upper bits of the
-/// name length), class and reach, and cause.
+/// Appends the record of an entry. Its fields, with their lengths in bytes: oid 20, mode 4, size or
+/// children 8, mtime 8, ctime 8, inode 8, name offset 4, name length 1. Three bytes follow: one for
+/// the kind (with the upper bits of the name length), one for the class and the reach, and one for
+/// the cause.
 pub(super) fn encode_entry(out: &mut Vec<u8>, entry: &CachedEntry) {
     let size = match entry.kind {
         EntryKind::Directory => u64::from(entry.children.0) << 32 | u64::from(entry.children.1),

@@ -49,7 +49,8 @@ fn files_that_share_at_least_half_of_their_content_are_renames() {
     assert!(renamed(&numbered(10..20), &numbered(15..25)));
     assert!(!renamed(&numbered(10..20), &numbered(16..26)));
     assert!(!renamed(&numbered(10..20), &numbered(10..31)));
-    // A repeated line is counted as many times as it occurs in both files.
+    // A repeated line is counted only as often as it occurs in the file that has fewer copies of
+    // it.
     assert!(!renamed(&"x\n".repeat(10), &format!("{}{}", "x\n".repeat(4), "y\n".repeat(6))));
     assert!(!renamed("", &numbered(10..20)));
     let mut large = numbered(0..60_000);

@@ -6,8 +6,8 @@ use takeback_tree::{ObjectError, RelPath, Store};
 
 use super::{Node, RollbackPart, Segment, Span, Timeline, Window, find_rollback_part, is_same};
 
-/// The latest changes to a path, newest first. Going back in time, the list ends at the first
-/// change that was not certainly made by a call.
+/// The latest changes to a path, newest first. The list stops before the newest change that was not
+/// certainly made by a call.
 struct LastChanges {
     changes: Vec<Segment>,
     /// The state that the next older change must have led to.
@@ -15,10 +15,10 @@ struct LastChanges {
 }
 
 impl Timeline<'_> {
-    /// Finds the last changes to these paths that were certainly made by calls that began after
-    /// checkpoint `since`, newest first. The newest change led to the current state, and each older
-    /// change led to the state from which the next newer change started. Changes that a rollback
-    /// made are skipped.
+    /// Finds the last changes that calls certainly made to these paths, newest first. Considers
+    /// only calls that began after checkpoint `since`. The newest change led to the current state,
+    /// and each older change led to the state from which the next newer change started. Changes
+    /// that a rollback made are skipped.
     pub(crate) fn find_last_changes(
         &self,
         store: &Store,

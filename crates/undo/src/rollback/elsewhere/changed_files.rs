@@ -14,8 +14,8 @@ use crate::history::authorship::{Segment, Timeline};
 use crate::history::claim::Doubt;
 use crate::history::record::{CallRef, Checkpoint};
 
-/// The files that calls and rollbacks changed in one directory outside the workspace. These calls
-/// and rollbacks are called events here.
+/// The files that calls and rollbacks changed in one directory outside the workspace. Here, an
+/// event is one of these calls or rollbacks.
 pub(super) struct ChangedFiles {
     certain: BTreeSet<RelPath>,
     /// The files that others may have changed.

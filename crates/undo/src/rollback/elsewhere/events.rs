@@ -1,5 +1,5 @@
-//! The calls and rollbacks that a plan takes back, and the checkpoints that they left in other
-//! workspaces.
+//! The calls and rollbacks that a plan takes back, and the checkpoints that were taken for them in
+//! other workspaces.
 
 use std::collections::HashSet;
 
@@ -61,8 +61,8 @@ impl EventOrder {
         EventOrder(events)
     }
 
-    /// Returns true if a call in another workspace began after the checkpoint had been taken.
-    /// Returns `None` if that is unknown.
+    /// Returns true if a call in another workspace began after the checkpoint that the plan returns
+    /// to. Returns `None` if that is unknown.
     fn is_since(&self, call: &CallRef) -> Option<bool> {
         let newest = call.newest.as_ref()?;
         let mut known = self.0.iter().filter(|event| event.workspace == newest.workspace);

@@ -371,7 +371,7 @@ proptest! {
         prop_assert_eq!(made, side);
     }
 
-    /// Both sides are treated alike, and the markers enclose both.
+    /// Both sides are treated alike, and the markers enclose the lines of both.
     #[test]
     fn both_sides_are_treated_alike(
         base in "[ab\n]{0,30}", ours in "[ab\n]{0,30}", theirs in "[ab\n]{0,30}",

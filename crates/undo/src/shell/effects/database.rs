@@ -1,5 +1,5 @@
-//! Recognizes commands that change a database: clients, unless they clearly only read, and
-//! migrations.
+//! Recognizes commands that change a database: migrations, and database clients unless they clearly
+//! only read.
 
 use super::Invocation;
 

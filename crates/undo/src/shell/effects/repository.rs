@@ -120,7 +120,7 @@ fn is_head_moving(rest: &[&str]) -> bool {
     let operands: Vec<&&str> = rest.iter().filter(|word| !word.starts_with('-')).collect();
     match operands.as_slice() {
         [] => false,
-        // A name that looks like a file most likely is one: `git checkout .`, `… src/a.rs`.
+        // A name that looks like a file name most likely is one: `git checkout .`, `… src/a.rs`.
         [one] => **one != "." && !one.starts_with("./") && !looks_like_file(one),
         // The operands are a tree and the files to take from it.
         _ => false,

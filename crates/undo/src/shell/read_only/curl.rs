@@ -52,8 +52,8 @@ fn has_harmless_values(args: &[Arg]) -> bool {
                     let (_, value) = text.split_once(letter)?;
                     Some(if value.is_empty() { next } else { Some(value) })
                 };
-                // A letter in the value of another option is mistaken for an option. This is too
-                // strict, but safe.
+                // A letter in the value of another option may be mistaken for an option. The check
+                // is then too strict, but safe.
                 value('X').is_none_or(reads)
                     && value('o').is_none_or(nowhere)
                     && value('w').is_none_or(formats)

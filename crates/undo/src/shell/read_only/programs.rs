@@ -63,8 +63,8 @@ fn find_rule(base: &str) -> Option<&'static Rule> {
     RULES.iter().find(|(name, _)| *name == base).map(|(_, rule)| rule)
 }
 
-/// Returns true if the sole argument asks for the version. Short options count only for programs in
-/// which they have this meaning.
+/// Returns true if the sole argument asks for the version. Short options such as `-V` are accepted
+/// only for programs in which they have this meaning.
 fn is_version_request(base: &str, args: &[Arg]) -> bool {
     let [Arg::Known(arg)] = args else { return false };
     match arg.as_str() {
@@ -193,7 +193,7 @@ const RULES: &[(&str, Rule)] = &[
     ("zstdcat", OPERANDS),
 ];
 
-/// Allows formats as operands: any other operand sets the clock.
+/// Allows only formats as operands, because any other operand sets the clock.
 const DATE: Rule = Rule::Check(|args| {
     let now = only("uRI?", "utc universal rfc-email iso-8601? rfc-3339=");
     let then = only("ud:r:I?", "date= reference= utc").requires("d r date reference");
@@ -209,7 +209,7 @@ const FD: Rule = Rule::Only(only(
      no-ignore-vcs owner= and= regex prune version",
 ));
 
-/// Allows unpacking to standard output, listing and testing.
+/// Allows listing, testing, and unpacking to standard output.
 const UNPACK: Rule = Rule::Check(|args| {
     let to_stdout = only("cdvqfk0123456789", "stdout to-stdout decompress");
     let looks = only("ltvq", "list test verbose quiet");

@@ -134,8 +134,9 @@ impl SedScript<'_> {
         }
     }
 
-    /// Skips text up to and including the delimiter. Brackets must be closed before the delimiter:
-    /// whether a delimiter within brackets counts depends on the implementation of sed.
+    /// Skips text up to and including the delimiter. Brackets must be closed before the delimiter,
+    /// because implementations of sed disagree on whether a delimiter within brackets ends the
+    /// text.
     fn skip_part(&mut self, delimiter: char) -> bool {
         let mut brackets = false;
         loop {

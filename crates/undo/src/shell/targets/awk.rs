@@ -124,7 +124,7 @@ fn find_commands(program: &str) -> AwkCommands {
             && code.trim_end_matches('&').ends_with('|')
             && (later.is_empty() || later.starts_with(['}', ')', ';', '\n', '#']))
         {
-            // A shell runs what the program prints.
+            // If this command is a shell, it runs the text that the awk program prints.
             commands.has_others |= SHELLS.contains(&last_name(script.trim()));
             commands.scripts.push(script.clone());
             uses -= 1;

@@ -287,8 +287,8 @@ impl Finder<'_> {
         if let Value::Prefix(prefix) = value
             && prefix.ends_with('/')
         {
-            // The directory is left out: it may be large, and it is uncertain whether the program
-            // changes it.
+            // Only a directory is known. It is left out, because it may be large and it is
+            // uncertain whether the program changes it.
             return;
         }
         let Some(paths) = self.resolve_value(value) else { return };

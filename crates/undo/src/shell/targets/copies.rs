@@ -92,8 +92,8 @@ impl Finder<'_> {
         }
     }
 
-    /// Adds the paths that sources are copied to: the target itself, or, if it is a directory, the
-    /// paths in it that have the names of the sources.
+    /// Adds the paths that sources are copied to: the target itself or, if the target is a
+    /// directory, the paths in it that have the names of the sources.
     fn add_copy_target(
         &mut self,
         target: &Value,
@@ -328,7 +328,7 @@ fn may_vanish(group: &[Value]) -> bool {
     })
 }
 
-/// Returns true if an argument with several possible values may be an option.
+/// Returns true if any argument with several possible values may be an option.
 fn has_hidden_options(args: &[Vec<Value>]) -> bool {
     args.iter().any(|group| group.len() > 1 && group.iter().any(Value::is_option))
 }

@@ -109,7 +109,8 @@ fn read_fd_search(split: &SplitArguments) -> Search {
             }
             _ => search.is_complex = true,
         },
-        // A file needs only one of several extensions.
+        // If several extensions are given, a file needs only one of them. Patterns in `names`
+        // cannot express this, because a file must match all of them.
         _ => search.is_complex = true,
     }
     search

@@ -44,7 +44,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Lists the configuration files that may define aliases. Those that come first take
+    /// Lists the configuration files that may define aliases. Earlier files in the list take
     /// precedence.
     fn list_git_configurations(&mut self) -> Vec<PathBuf> {
         let roots = self.find_repositories().unwrap_or_default();

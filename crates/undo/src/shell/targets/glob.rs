@@ -202,8 +202,8 @@ fn unescape(pattern: &str) -> String {
 #[derive(Clone, Copy)]
 pub(super) struct GlobOptions {
     /// True if the script makes `*` match all hidden names. Otherwise, `*` still matches hidden
-    /// files, because the user's shell may be set up that way. It does not match hidden
-    /// directories, which are often large.
+    /// files, because the user's shell may be set up that way, but not hidden directories, which
+    /// are often large.
     pub(super) matches_hidden: bool,
     pub(super) ignores_case: bool,
     /// The maximum number of results. If there are more, the expansion fails.

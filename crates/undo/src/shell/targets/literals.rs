@@ -92,7 +92,7 @@ pub(super) fn visit_words(finder: &mut Finder<'_>, script: &str, reports: bool) 
     for word in words {
         add_literal(finder, word, harm);
     }
-    // A redirection may write a file that is only known at run time.
+    // A redirection may write a file that is known only at run time.
     let writes = cut(script)
         .split('>')
         .skip(1)
@@ -130,7 +130,7 @@ fn add_literal(finder: &mut Finder<'_>, literal: &str, harm: Harm) -> bool {
         (Some(below), Some(Value::Text(home))) => Value::Text(format!("{home}/{below}")),
         _ => Value::Text(literal.to_owned()),
     };
-    // The rest of a pattern or a format is only known at run time.
+    // The rest of a pattern or a format is known only at run time.
     let value = match value.start().find(['*', '?', '{', '%', '$']) {
         Some(at) if at > 0 && deletes => Value::Prefix(value.start()[..at].to_owned()),
         Some(_) => return false,

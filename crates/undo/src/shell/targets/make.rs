@@ -38,8 +38,8 @@ struct Rule {
 
 impl Finder<'_> {
     /// Visits the recipes of the targets that `make` builds. Lines that cannot be understood are
-    /// left out. If a makefile is unknown, for example because the script changes it, `make clean`
-    /// deletes unknown files.
+    /// left out. If a makefile is unknown, for example because the script changes it, it is also
+    /// unknown which files `make clean` deletes.
     pub(super) fn visit_make(&mut self, base: &str, args: &[Vec<Value>], text: &str, cleans: bool) {
         if !matches!(base, "make" | "gmake") {
             return;

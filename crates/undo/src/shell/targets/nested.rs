@@ -24,10 +24,10 @@ const INTERPRETERS: &[(&str, &[&str])] = &[
     ("ruby", &["-e", "-ne", "-pe"]),
 ];
 
-/// The texts that may be in some files when a command reads them.
+/// The texts that some files may contain when a command reads them.
 pub(super) struct FileVersions {
     pub(super) texts: Vec<String>,
-    /// True if the files can have no other texts.
+    /// True if the files can contain no other texts.
     pub(super) is_known: bool,
 }
 
@@ -312,8 +312,8 @@ impl Finder<'_> {
     }
 }
 
-/// Returns true if a shell runs a program file with this text. The shell itself runs a text file
-/// that names no interpreter.
+/// Returns true if a program file with this text is a shell script. A text file that names no
+/// interpreter is one, too, because the shell runs it itself.
 fn is_shell_script(text: &str) -> bool {
     let first = text.lines().next().unwrap_or_default();
     match first.strip_prefix("#!") {

@@ -131,8 +131,8 @@ impl Finder<'_> {
         bound_values(names)
     }
 
-    /// Returns the operands with all links resolved if `is_whole` is true, and otherwise the
-    /// targets of links as written.
+    /// Resolves links among the operands. If `is_whole` is true, returns the operands with all
+    /// links resolved. Otherwise, returns the targets of the links, as written.
     fn resolve_links(&mut self, operands: &[Value], is_whole: bool) -> Vec<Value> {
         let mut resolved = Vec::new();
         for operand in operands {

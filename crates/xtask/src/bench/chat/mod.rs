@@ -133,7 +133,7 @@ fn make_tree(scratch: &Scratch) -> Result<PathBuf, Failure> {
     Ok(tree.ok_or("cannot create the files")?.root)
 }
 
-/// Creates the files in another directory.
+/// Creates a tree, and copies it into the directory.
 fn make_tree_in(directory: &Path, scratch: &Scratch) -> Result<PathBuf, Failure> {
     let (from, to) = (make_tree(scratch)?, directory.join("tree"));
     process::run_to_end(process::clean_command("cp").arg("-r").arg(from).arg(&to))?;

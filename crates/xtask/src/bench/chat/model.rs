@@ -1,7 +1,7 @@
 //! A model that answers immediately: first with a call, then with a text.
 //!
-//! The scripted model of the tests is not used here. It keeps all requests, and they would be most
-//! of the memory in use.
+//! The scripted model of the tests is not used here, because it keeps all requests, which would
+//! take up most of the memory in use.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};

@@ -33,8 +33,8 @@ pub(super) struct Session {
 /// The times of turns, in milliseconds.
 pub(super) struct TurnTimes {
     turns: Vec<f64>,
-    /// The processor time of each turn, without that of the model. It depends less on how busy the
-    /// machine is than the elapsed time does.
+    /// The processor time of each turn, without that of the model. A busy machine affects this time
+    /// less than the elapsed time.
     work: Vec<f64>,
     first_tokens: Vec<f64>,
 }
@@ -50,7 +50,7 @@ impl TurnTimes {
         Latencies::new(work.filter(|(at, _)| range.contains(at)).map(|(_, time)| *time).collect())
     }
 
-    /// Returns the times from the arrival of the first token until it was shown.
+    /// Returns the time between sending the first token and showing it, for each turn.
     pub(super) fn first_token(&self) -> Latencies {
         Latencies::new(self.first_tokens.clone())
     }

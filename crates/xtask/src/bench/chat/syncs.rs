@@ -21,7 +21,8 @@ const TURNS: usize = 20;
 /// The name of the directory whose creation shows, in the trace, where the counted turns begin.
 const MARKER: &str = "marker";
 
-/// Measures the time for a sync of 4 KB at the end of a file. Returns the median in milliseconds.
+/// Measures how long it takes to sync 4 KB that were appended to a file. Returns the median in
+/// milliseconds.
 pub(super) fn measure_floor(scratch: &Scratch, rounds: usize) -> Result<f64, Failure> {
     let path = scratch.fresh_path("floor");
     let mut file = File::create(&path).map_err(io_failure("create", &path))?;
@@ -52,8 +53,8 @@ pub(super) fn count_syncs(scratch: &Scratch, tree: &Path) -> Result<Option<f64>,
     Ok(Some(syncs as f64 / TURNS as f64))
 }
 
-/// Runs turns in this process while another process counts its syncs. The first turns, which create
-/// the files, are not counted.
+/// Runs turns in this process while strace logs its syncs. The first turns, which create the files,
+/// are not counted.
 pub(super) fn run_traced(base: &Path) -> Result<(), Failure> {
     let mut session = begin_session(base)?;
     session.take_turns(5)?;

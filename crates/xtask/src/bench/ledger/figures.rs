@@ -45,8 +45,8 @@ impl Latencies {
         rate(&self.0)
     }
 
-    /// Returns the number of operations per second without the slowest one, which may include
-    /// maintenance.
+    /// Returns the number of operations per second, ignoring the slowest operation, which may
+    /// include maintenance.
     pub(crate) fn rate_without_longest(&self) -> f64 {
         rate(self.0.split_last().map_or(&[], |(_, rest)| rest))
     }
@@ -99,8 +99,8 @@ impl Target {
         }
     }
 
-    /// Returns the figure that the target is about, and true if it reaches the target. Returns
-    /// `None` if it was not measured.
+    /// Returns the figure that the target is about, and true if the figure reaches the target.
+    /// Returns `None` if the figure was not measured.
     fn reached(&self, figures: &Figures) -> Option<(f64, bool)> {
         let ours = figures.value(self.stage, TAKEBACK, self.what)?;
         Some(match self.goal {

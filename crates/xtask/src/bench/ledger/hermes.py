@@ -15,7 +15,10 @@ class Hermes:
         self.db.create_session(session, "bench")
 
     def fill(self, messages):
-        """Inserts many messages per transaction with Hermes's own insert: one by one would take minutes."""
+        """Inserts many messages per transaction with Hermes's own insert.
+
+        Appending them one by one would take minutes.
+        """
         for start in range(0, len(messages), 1000):
             chunk = messages[start : start + 1000]
             self.db._execute_write(lambda connection: self.insert(connection, chunk))

@@ -19,7 +19,7 @@ const QUERIES: usize = 200;
 /// The number of queries in a class if each of them reads every message.
 const SCANS: usize = 10;
 
-/// Queries of one kind, with the kind's names for small and for large ledgers.
+/// Queries of one kind, and the names of their figures for small and for large ledgers.
 pub(crate) struct QueryClass {
     few: &'static str,
     many: &'static str,
@@ -172,7 +172,8 @@ fn ascii_words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty())
 }
 
-/// Measures all classes on an open ledger, after a first search.
+/// Measures all classes on an open ledger. Before each class, runs its first query once without
+/// measuring it.
 pub(crate) fn measure_searches(
     ledger: &mut Ledger,
     classes: &[QueryClass],

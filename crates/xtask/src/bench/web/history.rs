@@ -56,7 +56,7 @@ impl LongHistory {
         for _ in 0..turns {
             play_turn(&self.opened, &self.project, self.turns)?;
             self.turns += 1;
-            // After a hook, takeback does this in the background.
+            // takeback itself merges packs in the background after a hook.
             if store.needs_merge() {
                 store.merge().map_err(|error| error.to_string())?;
             }
@@ -64,7 +64,7 @@ impl LongHistory {
         Ok(())
     }
 
-    /// Does the same work as takeback at the end of a turn: counts the changes of all turns.
+    /// Does what takeback does at the end of a turn, such as counting the changes of all turns.
     pub(crate) fn tend(&self) -> Result<(), Failure> {
         let (opened, session) = (&self.opened, session_of(self.turns.saturating_sub(1)));
         let session = format!("{}:{}", session.0, session.1);

@@ -58,8 +58,8 @@ pub(crate) fn bench_web(arguments: &[&str]) -> Result<(), Failure> {
     if !is_measured_build(&this) {
         return build_and_bench(&["takeback", "xtask"], &["web"], arguments);
     }
-    // The files are in memory, because the time to write ten thousand checkpoints durably is not
-    // measured.
+    // The files are in memory, because writing ten thousand checkpoints durably takes long, and the
+    // time is not measured.
     let memory = Path::new("/dev/shm");
     let base = if memory.is_dir() {
         memory.join("takeback-bench")

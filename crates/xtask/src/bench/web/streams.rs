@@ -17,7 +17,7 @@ const STREAMS: usize = 200;
 const CHANGES: usize = 300;
 
 /// Opens many streams, and measures the server's memory before and after many changes to a
-/// workspace. The workspace should be small, because each change reads its history.
+/// workspace. The workspace should have a short history, because each change reads all of it.
 pub(super) fn measure_streams(
     program: &Path,
     home: &Path,

@@ -38,8 +38,8 @@ fn start_reader(home: &Path) -> Option<PseudoTerminal> {
     Some(terminal)
 }
 
-/// Waits until the screen contains `text` and ends with a prompt. The terminal, not the editor,
-/// would interpret keys that are pressed earlier.
+/// Waits until the screen contains `text` and ends with a prompt. Keys that are pressed earlier
+/// would be interpreted by the terminal instead of the editor.
 #[track_caller]
 fn wait_for_prompt(terminal: &PseudoTerminal, text: &str) {
     let is_ready = |screen: &str| {

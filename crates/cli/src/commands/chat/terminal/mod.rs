@@ -69,7 +69,7 @@ fn needs_gap(last: Option<Kind>, next: Kind) -> bool {
     last.is_some_and(|last| last != next)
 }
 
-/// Shortens a text that is more than twice as long as `length` to its last `length` bytes.
+/// Cuts a text that is more than twice as long as `length` down to its last `length` bytes.
 fn keep_end(text: &mut String, length: usize) {
     if text.len() > 2 * length {
         let from = text.len() - length;
