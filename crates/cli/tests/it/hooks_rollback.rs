@@ -229,7 +229,7 @@ fn edits_by_the_user_since_the_turn_are_reported() {
     session.assert(
         "
 $ takeback rollback 1 --dry-run
-Would restore 1 file and delete 1. 1 of them was edited since.
+Would restore 1 file and delete 1. 1 of them has been edited since.
 Would restore:
   a
 Would delete:

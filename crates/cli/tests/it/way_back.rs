@@ -167,7 +167,7 @@ fn an_obstacle_blocks_only_its_own_path() {
     session.assert(
         "
 $ takeback rollback 1
-Would restore 2 files and delete 1. 1 of them was edited since.
+Would restore 2 files and delete 1. 1 of them has been edited since.
 Would restore:
   a
   thing

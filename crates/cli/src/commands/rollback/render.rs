@@ -118,7 +118,7 @@ fn sum_up_plan(view: &RollbackView, verbs: &Verbs) -> Option<String> {
         1 if count_files(&view.restored) + count_files(&view.deleted) == 1 => {
             format!("{totals} It has been edited since.")
         }
-        1 => format!("{totals} 1 of them was edited since."),
+        1 => format!("{totals} 1 of them has been edited since."),
         others => format!("{totals} {others} of them have been edited since."),
     })
 }
