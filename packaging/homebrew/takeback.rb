@@ -1,6 +1,6 @@
 # `cargo xtask dist` fills in the words in braces, and writes the result to target/packages.
 class Takeback < Formula
-  desc "Take back what an AI agent did: its files and its conversation, together"
+  desc "Take back what an AI agent did, in your files and in its conversation, together"
   homepage "{repository}"
   version "{version}"
   license any_of: ["MIT", "Apache-2.0"]

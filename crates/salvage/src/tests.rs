@@ -231,7 +231,8 @@ impl Salvaged {
         Salvaged::from_file(&path)
     }
 
-    /// Returns the rows that have a table, by table, in the order in which they were salvaged.
+    /// Returns the rows whose table is known, grouped by table, in the order in which they were
+    /// salvaged.
     fn by_table(&self) -> BTreeMap<String, Vec<Content>> {
         let mut tables: BTreeMap<String, Vec<Content>> = BTreeMap::new();
         for row in &self.rows {

@@ -138,7 +138,7 @@ fn push_row(picture: &mut String, screen: &Screen, row: usize) {
     picture.push_str("</text>\n");
 }
 
-/// Returns the class of the style sheet for a cell.
+/// Returns the CSS class for a cell.
 fn class_of(cell: &Cell) -> &'static str {
     match cell.fgcolor() {
         _ if cell.dim() => "d",

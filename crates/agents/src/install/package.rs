@@ -22,7 +22,7 @@ pub struct PackageFile {
 }
 
 const DESCRIPTION: &str =
-    "Takes back what an AI agent did: its files and its conversation, together";
+    "Takes back what an AI agent did, in your files and in its conversation, together";
 
 /// Builds the package for an agent. Returns `None` for an agent that has no package.
 pub fn build_package(agent: &Agent) -> Option<Vec<PackageFile>> {

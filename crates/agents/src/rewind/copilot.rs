@@ -39,8 +39,8 @@ pub(super) fn cut(cut: &Cut<'_>) -> Result<Copy, RewindError> {
     Ok(copy)
 }
 
-/// Returns the content of the file about the copy: the content of the file about the original, with
-/// the new id and, for a new directory, the new paths. Copilot CLI changes to the directory that
+/// Returns the metadata file of the copy: that of the original, with the new id and, for a new
+/// directory, the new paths. Copilot CLI changes to the directory that
 /// this file names.
 fn describe_copy(about: &str, cut: &Cut<'_>) -> String {
     let describe = |line: &str| {

@@ -13,7 +13,7 @@ use self::usage_error::UsageError;
 use crate::commands::Command;
 use crate::context::{GLOBAL_OPTIONS, Globals};
 
-/// Takes back what an AI agent did: its files and its conversation, together.
+/// Takes back what an AI agent did, in your files and in its conversation, together.
 #[derive(Parser)]
 #[command(
     name = "takeback",

@@ -173,7 +173,7 @@ fn help_is_grouped_and_has_examples() {
     session.assert(
         "
 $ takeback --help
-Takes back what an AI agent did: its files and its conversation, together
+Takes back what an AI agent did, in your files and in its conversation, together
 
 Usage: takeback [OPTIONS] [COMMAND]
 

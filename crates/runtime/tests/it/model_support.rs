@@ -110,7 +110,7 @@ pub(crate) fn ask_with(
     Outcome { attempt, shown, shown_calls }
 }
 
-/// Starts a server that always sends this reply, and sends a request to it.
+/// Sends a request to a new server that always answers with this reply.
 pub(crate) fn ask_scripted(kind: ApiKind, reply: Reply) -> Outcome {
     let server = Server::start(move |_| reply.clone()).unwrap();
     ask(&client(), &provider(kind, &server))

@@ -150,7 +150,7 @@ impl BlockedPath {
 pub enum BlockedReason {
     /// The path cannot be captured, so overwriting it would lose it.
     Uncovered(UncoveredReason),
-    /// The path contains a path that is never captured, such as a repository's own data.
+    /// A path below this one is never captured, such as a repository's own data.
     Uncapturable,
     /// A directory above the path is no longer a directory.
     ParentReplaced,

@@ -33,8 +33,8 @@ pub(crate) struct DaysSeen {
     since_latest: usize,
 }
 
-/// A span of time that does not count toward the age of checkpoints, because takeback did not run
-/// or the clock jumped.
+/// A span of time that does not count toward the age of checkpoints, because takeback was
+/// not running or the clock jumped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ClockJump {
     /// The last day before the gap, as `YYYY-MM-DD`.

@@ -60,8 +60,8 @@ pub struct PruneReport {
     pub over_limit: bool,
     /// The workspaces that another process was using. They are pruned next time.
     pub busy: Vec<AnyPath>,
-    /// A span of time that does not count toward the age of checkpoints, because takeback did not
-    /// run or the clock jumped.
+    /// A span of time that does not count toward the age of checkpoints, because takeback was not
+    /// running or the clock jumped.
     pub clock_jump: Option<ClockJump>,
     /// The pins that a dry run would have deleted so far.
     #[serde(skip)]

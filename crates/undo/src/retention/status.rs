@@ -26,8 +26,8 @@ pub struct Status {
     pub max_bytes: u64,
     /// True if the store is over its size cap and a prune could evict checkpoints.
     pub can_shrink: bool,
-    /// A span of time that does not count toward the age of checkpoints, because takeback did not
-    /// run or the clock jumped.
+    /// A span of time that does not count toward the age of checkpoints, because takeback was not
+    /// running or the clock jumped.
     pub clock_jump: Option<ClockJump>,
     pub legacy: Vec<LegacyArchive>,
     pub workspaces: Vec<WorkspaceStatus>,

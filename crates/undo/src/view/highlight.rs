@@ -6,7 +6,7 @@
 
 use super::languages::{Language, Quote, Style};
 
-/// The largest file that is colored, in lines.
+/// The maximum number of lines in a file that is colored.
 const MAX_LINES: usize = 20_000;
 
 /// The kind of a token in code.

@@ -18,7 +18,7 @@ pub(crate) struct TestChat {
     pub(crate) directory: PathBuf,
 }
 
-/// The ids of tasks, which must be different even after a restart of the server.
+/// The next id of a task. Ids must be unique even across restarts of the server.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 impl ChatHost for TestChat {

@@ -200,7 +200,7 @@ impl<'a> Day<'a> {
         self.check_counts()
     }
 
-    /// Takes a step while the disk is full, and then frees the disk again.
+    /// Takes a step while the disk is full, and then frees the space again.
     fn fill_disk(&mut self) -> Result<(), Failure> {
         if self.disk.is_none() {
             return Ok(());

@@ -16,7 +16,7 @@ use crate::run::{repository, run_step};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const DESCRIPTION: &str =
-    "Takes back what an AI agent did: its files and its conversation, together";
+    "Takes back what an AI agent did, in your files and in its conversation, together";
 const LICENSE: &str = "MIT OR Apache-2.0";
 const LICENSE_FILES: [&str; 2] = ["LICENSE-MIT", "LICENSE-APACHE"];
 

@@ -70,7 +70,7 @@ fn open_editor(file: &Path, context: &Context) -> Result<(), Failure> {
     let chosen = chosen.map_or_else(|| "vi".to_owned(), |text| text.to_string_lossy().into_owned());
     let words = takeback_agents::split_words(&chosen);
     let Some((program, arguments)) = words.split_first() else {
-        return Err(Failure::new("the variable VISUAL or EDITOR names no program"));
+        return Err(Failure::new("VISUAL or EDITOR is set, but names no program"));
     };
     let status = Command::new(program).args(arguments).arg(file).status();
     let status = status.map_err(|error| {

@@ -23,7 +23,7 @@ Examples:
   takeback fleet sync
   takeback fleet sync --json")]
 pub(super) struct Arguments {
-    /// Work in the background, and let `takeback fleet status` show a failure
+    /// Work in the background; `takeback fleet status` shows whether it failed
     #[arg(long, hide = true)]
     background: bool,
 }

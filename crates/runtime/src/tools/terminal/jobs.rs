@@ -96,7 +96,8 @@ impl Jobs {
 impl Drop for Jobs {
     fn drop(&mut self) {
         let jobs = self.list();
-        // All commands are asked first, so that they can end at the same time.
+        // All commands are asked to end before any of them is waited for, so that they can end at
+        // the same time.
         jobs.iter().for_each(|job| job.ask_to_end());
         for job in jobs {
             if !job.wait_until_gone(Duration::ZERO) {

@@ -118,8 +118,8 @@ impl Killer {
         Undisturbed { outcome: read_outcome(&scratch), time, events: u64::MAX - left }
     }
 
-    /// Runs the process until it is killed at a random point of the journal, a random event of the
-    /// server or a random time. Returns true if it ended before that.
+    /// Runs the process until it is killed: at a random entry of the journal, at a random event of
+    /// the server, or after a random time. Returns true if it ended before that.
     fn run_and_kill(&mut self, scratch: &Scratch, undisturbed: &Undisturbed) -> bool {
         let start = |at| start_child(self.story, scratch, &self.server, at);
         match self.random.below(3) {

@@ -31,7 +31,7 @@ pub(super) struct Entry {
     pub(super) is_directory: bool,
 }
 
-/// The file system, with the numbers of entries and lookups that remain for the script.
+/// The file system, and how many more entries and lookups the script may cause.
 pub(super) struct FileSystem {
     entries: usize,
     lookups: usize,
