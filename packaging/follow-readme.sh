@@ -19,7 +19,7 @@ mkdir -p "$root/bin" "$root/home/code/shop/src"
 ln -s "$program" "$root/bin/takeback"
 cat > "$root/bin/claude" << 'CLAUDE'
 #!/bin/sh
-# A resumed conversation exits immediately.
+# Arguments mean that a conversation is to be resumed. In that case, exit immediately.
 [ $# -eq 0 ] || exit 0
 session=$(cat /proc/sys/kernel/random/uuid)
 log="$HOME/.claude/projects/shop/$session.jsonl"

@@ -5,7 +5,7 @@
  *     npx tsx examples/typescript/agent.ts
  *
  * The model is a script, and the project and takeback's home are in a scratch directory, so the
- * example runs anywhere. In an agent of your own, only `ScriptedModel` and `main` differ.
+ * example runs anywhere. To build your own agent, replace only `ScriptedModel` and `main`.
  */
 
 import assert from "node:assert/strict";

@@ -1,5 +1,5 @@
 //! Files in a git repository: the index, HEAD and packed refs, the configuration, trees and
-//! commits. The first byte chooses the kind.
+//! commits. The first byte says which kind of file the input is.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Packs that may be damaged, deltas, pack indexes and multi-pack indexes. The first byte chooses
-//! the kind.
+//! Packs, deltas, pack indexes and multi-pack indexes, any of which may be damaged. The first byte
+//! says which of the four the input is.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! The state of a workspace in the store: the stat cache with its log, and the journal of a restore
-//! that was cut off. The first byte chooses the kind.
+//! The state of a workspace in the store: the stat cache with its log, or the journal of an
+//! interrupted restore. The first byte chooses between the two.
 
 #![no_main]
 

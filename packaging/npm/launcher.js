@@ -19,7 +19,7 @@ function findProgram() {
 }
 
 const program = spawn(findProgram(), process.argv.slice(2), { stdio: "inherit" });
-// The terminal also sends these signals to the program, which decides what to do.
+// The terminal sends these signals to the program as well. Only the program acts on them.
 for (const signal of ["SIGINT", "SIGQUIT"]) process.on(signal, () => {});
 for (const signal of ["SIGTERM", "SIGHUP"]) process.on(signal, () => program.kill(signal));
 program.on("error", (error) => {

@@ -89,7 +89,7 @@ class MethodsTest(ScratchTest):
                 }
                 signature = inspect.signature(getattr(Takeback, python_name(method)))
                 names = {name.rstrip("_") for name in signature.parameters} - {"self"}
-                # The directory is chosen with `in_directory`.
+                # The client has no parameter `cwd`; callers use `in_directory` instead.
                 self.assertEqual(names | {"cwd"}, expected)
 
 

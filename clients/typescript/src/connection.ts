@@ -16,7 +16,7 @@ import type { ServerInfo } from "./types/index.js";
 /** The version of the protocol that this client speaks. */
 const PROTOCOL = 1;
 
-/** The longest time that a Node timer can wait: 24 days. A longer timeout means no limit. */
+/** The longest time that a Node timer can wait: 24 days. A longer timeout is no limit at all. */
 const LONGEST_TIMER = 2 ** 31 - 1;
 
 /** A request that has not been answered. */

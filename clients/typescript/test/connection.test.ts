@@ -22,7 +22,7 @@ import { PROGRAM, Scratch } from "./support.js";
 /** A short timeout, because the tests below wait until it expires. */
 const SHORT = 200;
 
-/** Asserts that a request times out, and that it had been sent or not, as expected. */
+/** Asserts that a request times out, and that the error reports the expected `wasSent`. */
 async function assertTimeout(request: Promise<unknown>, wasSent: boolean): Promise<void> {
   await assert.rejects(request, (error) => {
     assert.ok(error instanceof RequestTimeoutError, String(error));

@@ -55,7 +55,7 @@ async function parameterNames(takeback: Takeback, method: MethodName): Promise<s
   const error: unknown = await takeback.call(method, params).catch((error: unknown) => error);
   assert.ok(error instanceof InvalidParamsError, `${method}: ${error}`);
   const names = error.message.split("; the parameters are ")[1]?.split(", ") ?? [];
-  // The directory is chosen with `inDirectory`.
+  // The client has no parameter `cwd`; callers use `inDirectory` instead.
   return names.filter((name) => name !== "cwd" && !UNDOCUMENTED.includes(`${method}.${name}`));
 }
 

@@ -1,5 +1,5 @@
-// Adds takeback's commands to Cline; they are answered without the model. Messages that were taken
-// back are left out of the requests to the model.
+// Adds takeback's commands to Cline, and answers them without the model. Also leaves messages that
+// were taken back out of the requests to the model.
 
 import { spawn } from "node:child_process"
 import { createHash } from "node:crypto"
@@ -9,7 +9,7 @@ import { join } from "node:path"
 
 const TAKEBACK = @TAKEBACK@
 
-/** Cline waits for the answer to a command for up to a minute. */
+/** Cline waits up to a minute for the answer to a command. */
 const TIMEOUT_MS = 60_000
 
 // Cline has an /undo of its own.

@@ -5,7 +5,7 @@ import { spawn } from "node:child_process"
 
 const TAKEBACK = @TAKEBACK@
 
-/** Longer than any of takeback's hooks can take, so only a hung process is killed. */
+/** The time after which a takeback process is assumed to hang, and is killed. */
 const TIMEOUT_MS = 120_000
 
 /** True if opencode runs a single prompt, without a terminal. */
@@ -36,7 +36,7 @@ function runTakeback(words, directory, input = "") {
   })
 }
 
-/** Finds takeback's answer: {notice} for the model, {warning} for the user, {refusal} of a call. */
+/** Finds takeback's answer: {notice} for the model, {warning} for the user, or {refusal}. */
 function parseAnswer(output) {
   for (const line of output.split("\n")) {
     try {

@@ -6,7 +6,7 @@ import type { ExtensionAPI, ExtensionContext } from "@mariozechner/pi-coding-age
 
 const TAKEBACK: string[] = @TAKEBACK@
 
-/** Longer than any of takeback's hooks can take, so only a hung process is killed. */
+/** The time after which a takeback process is assumed to hang, and is killed. */
 const TIMEOUT_MS = 120_000
 
 const COMMANDS = {
@@ -42,7 +42,7 @@ type Answer = {
   resume?: { file?: string }
 }
 
-/** Finds takeback's answer: a notice for the model, a warning for the user, a call's refusal. */
+/** Finds takeback's answer: a notice for the model, a warning for the user, or a refusal. */
 function parseAnswer(output: string): Answer {
   for (const line of output.split("\n")) {
     try {

@@ -143,7 +143,7 @@ impl Temporary {
         Temporary::create_at(directory_of(destination).join(name))
     }
 
-    /// Creates a file at this path, which must be free.
+    /// Creates a file at this path. Fails if the path already exists.
     pub fn create_at(path: PathBuf) -> io::Result<Temporary> {
         let file = create_new_file(&path)?;
         Ok(Temporary { file, path, is_persisted: false })

@@ -73,8 +73,9 @@ pub fn read_beginning(path: &Path, length: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The maximum number of values in a JSON document. A document with more values is not parsed,
-/// because a parsed value can take up to a hundred times as much memory as its text.
+/// The maximum number of values in a JSON document that takeback parses. A document with more
+/// values is refused, because a parsed value can take up to a hundred times as much memory as its
+/// text.
 pub const MAX_JSON_VALUES: usize = 2_000_000;
 
 /// Returns an upper bound on the number of values in a JSON document, without parsing it.

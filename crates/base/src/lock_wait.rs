@@ -86,7 +86,7 @@ fn holder_in(locks: &str, device: &str, inode: u64) -> Option<u32> {
         if its_device == device {
             return pid;
         }
-        // Some file systems show a different device number here than in `stat`.
+        // For some file systems, `/proc/locks` shows a different device number than `stat`.
         others = pid;
     }
     others

@@ -46,8 +46,8 @@ impl Drop for Scratch {
     }
 }
 
-/// Removes the directory and everything in it, unless a process is using it. A missing directory
-/// costs one system call.
+/// Removes the directory and everything in it, unless a process is using it. If the directory is
+/// missing, this costs one system call.
 pub fn sweep(directory: &Path) -> io::Result<()> {
     let Some(opened) = if_exists(File::open(directory))? else { return Ok(()) };
     match FileLock::acquire(opened, FlockOperation::NonBlockingLockExclusive) {

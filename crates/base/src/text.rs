@@ -39,7 +39,8 @@ pub fn format_bytes(size: u64) -> String {
     }
 }
 
-/// Finds the name that is most similar to a mistyped one.
+/// Finds the name that is most similar to a mistyped one. Returns `None` if no name is similar
+/// enough.
 pub fn find_similar<'n>(typed: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     find_similar_at_least(0.7, typed, names)
 }

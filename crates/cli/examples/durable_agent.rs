@@ -4,9 +4,9 @@
 //! cargo run --example durable_agent -- "what time is it?"
 //! ```
 //!
-//! It uses the model `MODEL` on the server at `MODEL_URL` (by default a local server with OpenAI's
-//! chat completions API). Kill it in the middle of a turn and start it again: it continues at the
-//! step where it was killed.
+//! The environment variables `MODEL` and `MODEL_URL` choose the model and its server. The default
+//! is a local server with OpenAI's chat completions API. If you kill the agent in the middle of a
+//! turn and start it again, it continues at the step where it was killed.
 
 #![allow(clippy::print_stdout, reason = "an example talks to its user")]
 

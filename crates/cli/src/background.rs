@@ -29,7 +29,8 @@ pub(crate) fn end_process_after(time: Duration) {
     let _ = thread::Builder::new().spawn(end);
 }
 
-/// Starts takeback in a new process and does not wait for it. `input` is its standard input.
+/// Starts takeback in a new process and does not wait for it. `input` is the standard input of the
+/// new process.
 pub(crate) fn spawn_takeback<S: AsRef<OsStr>>(
     context: &Context,
     directory: &Path,
@@ -117,8 +118,8 @@ pub(crate) fn spawn_follow_up(
     let _ = spawn_takeback(context, workspace, words, None);
 }
 
-/// Starts merging packs and enforcing limits in the background, if either is due. After a large
-/// capture, both may be due, and neither can wait until the end of a long turn.
+/// Starts a background process that merges packs and enforces limits, if either is due. After a
+/// large capture, both may be due, and neither can wait until the end of a long turn.
 pub(crate) fn spawn_upkeep(context: &Context, opened: &Opened) {
     let needs_merge = opened.store().is_ok_and(takeback_tree::Store::needs_merge);
     if needs_merge || has_packs_over_size_cap(opened) || is_prune_due(opened) {
@@ -134,7 +135,7 @@ mod tests {
 
     fn run(code: i32) -> Child {
         let child = Command::new("/bin/sh").args(["-c", &format!("exit {code}")]).spawn().unwrap();
-        // The process has exited, but has not been reaped.
+        // Wait until the process has exited, without reaping it.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         waitid(WaitId::Pid(Pid::from_child(&child)), options).unwrap();
         child

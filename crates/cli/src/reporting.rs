@@ -122,7 +122,7 @@ pub(crate) struct PendingReport {
     handled: Receiver<Handled>,
 }
 
-/// The outcome of waiting until a report is handled.
+/// The outcome of waiting for a report to be handled.
 pub(crate) enum Waited {
     Done(Handled),
     /// The agent stopped waiting.
@@ -180,8 +180,8 @@ impl PendingReport {
         self
     }
 
-    /// Waits for as long as the agent waits. A capture that takes longer counts as missed until it
-    /// is complete.
+    /// Waits until the report has been handled, but no longer than the agent waits. A capture that
+    /// takes longer counts as missed until it is complete.
     pub(crate) fn wait(&self) -> Waited {
         let answer = match self.limit {
             None => self.handled.recv().map_err(|_| RecvTimeoutError::Disconnected),

@@ -82,8 +82,8 @@ fn session_of(change: &Change) -> &str {
     }
 }
 
-/// Returns an id as it is stored in a column. Ids that PostgreSQL cannot store or index are replaced
-/// by their digests.
+/// Returns an id in the form in which it is stored in a column. Ids that PostgreSQL cannot store or
+/// index are replaced by their digests.
 pub(crate) fn column_id(id: &str) -> Cow<'_, str> {
     const LONGEST: usize = 512;
     if id.len() <= LONGEST && !id.contains('\0') {

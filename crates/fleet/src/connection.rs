@@ -37,8 +37,8 @@ impl Connection {
     /// Connects to the database at this address.
     ///
     /// A connection to another machine is encrypted and the server's certificate is checked, unless
-    /// the address says `sslmode=disable`. `sslrootcert` names the authorities to trust in place of
-    /// those that the system trusts.
+    /// the address says `sslmode=disable`. `sslrootcert` names a file with the certificate
+    /// authorities to trust in place of the system's.
     pub(crate) fn open(address: &str) -> Result<Connection, FleetError> {
         let Address { mut config, root_certificates } =
             parse_address(address).map_err(FleetError::BadAddress)?;
@@ -82,7 +82,7 @@ impl Connection {
         }
     }
 
-    /// Runs statements. If they fail, classifies the error.
+    /// Runs statements. Turns a failure into a `FleetError` that tells the kinds of failures apart.
     pub(crate) fn run<T>(
         &mut self,
         statements: impl FnOnce(&mut Client) -> Result<T, postgres::Error>,
@@ -91,7 +91,7 @@ impl Connection {
     }
 }
 
-/// True if the host is this machine.
+/// True if the host is this machine itself.
 fn is_here(host: &Host) -> bool {
     match host {
         Host::Unix(_) => true,

@@ -10,7 +10,7 @@ use takeback_base::hex;
 
 use crate::FleetError;
 
-/// The beginning of a key, in the form that is shown to users.
+/// The prefix of a key in the form that is shown to users.
 pub const KEY_PREFIX: &str = "tkbk-";
 
 /// The identity of a machine.

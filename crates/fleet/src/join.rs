@@ -35,8 +35,8 @@ pub struct Joined {
 }
 
 impl Fleet {
-    /// Creates the fleet in the database, or joins the one that already exists. Brings the schema
-    /// up to date. Running this again changes nothing.
+    /// Creates a fleet in the database, or joins the fleet that already exists there. Brings the
+    /// schema up to date. Running this again changes nothing.
     pub fn join(&self, ledger: &mut Ledger, options: &JoinOptions) -> Result<Joined, FleetError> {
         let mut connection = Connection::open(&self.address)?;
         check_encoding(&mut connection)?;
@@ -120,7 +120,8 @@ impl Fleet {
         Ok((identity, key))
     }
 
-    /// Adds this machine to the fleet, or changes its name. Returns true if it is new.
+    /// Adds this machine to the fleet, or updates its name if it is already a member. Returns true
+    /// if it is new.
     fn register(
         &self,
         transaction: &mut Transaction<'_>,
@@ -140,8 +141,8 @@ impl Fleet {
     }
 }
 
-/// Creates the tables and the fleet's row, or brings an older schema up to date. Another machine may
-/// have done so since the fleet's row was read.
+/// Creates the tables and the row that describes the fleet, or brings an older schema up to date.
+/// Another machine may have done this after this machine looked for the row.
 fn create_or_migrate(
     transaction: &mut Transaction<'_>,
     identity: &Identity,

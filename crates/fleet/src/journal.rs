@@ -40,7 +40,7 @@ struct Session {
     write: Statement,
 }
 
-/// The part of a task that a list shows.
+/// The fields of a task that are shown in a list.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
 struct TaskNote {
@@ -74,7 +74,8 @@ impl Drop for FleetJournal {
 }
 
 impl Shared {
-    /// Runs statements on the open connection. A connection that fails is closed.
+    /// Runs statements on the open connection. Connects first if no connection is open. A
+    /// connection that fails is closed.
     fn run<T>(
         &self,
         statements: impl FnOnce(&mut Session) -> Result<T, FleetError>,
@@ -162,7 +163,7 @@ fn renew_leases(shared: &Weak<Shared>) {
             continue;
         }
         let seconds = shared.lease.as_secs_f64();
-        // An error is ignored: if the lease is lost, the next write notices.
+        // An error is ignored: if the lease is lost, the next write fails.
         let _ = shared.run(|session| {
             session.connection.run(|client| client.execute(RENEW, &[&tasks, &epochs, &seconds]))
         });
@@ -345,7 +346,8 @@ impl TaskLog for FleetJournal {
 }
 
 impl FleetJournal {
-    /// Deletes the records before a base. If this fails, they stay, which does no harm.
+    /// Deletes the records before a base. If this fails, the old records remain, which does no
+    /// harm.
     fn discard_before(&self, lease: &LogLease) {
         let sql = "DELETE FROM takeback.journal j USING takeback.tasks t
              WHERE t.key = j.task AND t.id = $1 AND t.epoch = $2 AND j.position < $3";
@@ -358,7 +360,7 @@ impl FleetJournal {
 }
 
 /// Returns the columns that describe a record: whether the record is a base, the number and epoch
-/// of the last entry, the task's new state, and the part of the task that a list shows.
+/// of the last entry, the task's new state, and the fields that are shown in a list.
 fn describe_record(
     lease: &LogLease,
     record: &LogRecord,

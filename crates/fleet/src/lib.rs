@@ -2,8 +2,8 @@
 //!
 //! Each machine records its work only in its own SQLite ledger. [`Fleet::sync`] ships all changes,
 //! in batches; if the database cannot be reached, the changes wait in the ledger's outbox. No other
-//! crate knows about PostgreSQL. `postgres` is synchronous on the outside and runs tokio on the
-//! inside, so this crate needs no runtime of its own.
+//! crate knows about PostgreSQL. The crate `postgres` has a synchronous interface and runs tokio
+//! internally, so this crate needs no runtime of its own.
 
 mod apply;
 mod connection;

@@ -5,23 +5,23 @@ use postgres::Transaction;
 use crate::FleetError;
 use crate::connection::Connection;
 
-/// The migrations: each turns the previous version into the next one.
+/// The migrations. Each one turns a version of the schema into the next version.
 const MIGRATIONS: &[&str] = &[include_str!("migrations/1.sql"), include_str!("migrations/2.sql")];
 
-/// The version that this program knows.
+/// The version of the schema that this program knows.
 pub(crate) const VERSION: i32 = MIGRATIONS.len() as i32;
 
 /// The number of the advisory lock that a process holds while it changes the schema.
 const LOCK: i64 = 0x746b_626b;
 
-/// The fleet's own row.
+/// The database row that describes the fleet itself.
 pub(crate) struct FleetRow {
     pub(crate) id: String,
     pub(crate) schema: i32,
     pub(crate) key_check: String,
 }
 
-/// Reads the fleet's own row. Returns `None` if the database holds no fleet.
+/// Reads the row that describes the fleet. Returns `None` if the database holds no fleet.
 pub(crate) fn read_fleet(connection: &mut Connection) -> Result<Option<FleetRow>, FleetError> {
     connection.run(|client| {
         let exists = client.query_one("SELECT to_regclass('takeback.fleet') IS NOT NULL", &[])?;
@@ -33,7 +33,7 @@ pub(crate) fn read_fleet(connection: &mut Connection) -> Result<Option<FleetRow>
     })
 }
 
-/// Fails unless this program knows the version.
+/// Fails unless `found` is the version of the schema that this program knows.
 pub(crate) fn check_version(found: i32) -> Result<(), FleetError> {
     match found.cmp(&VERSION) {
         std::cmp::Ordering::Less => Err(FleetError::OlderSchema { found, known: VERSION }),
@@ -47,7 +47,7 @@ pub(crate) fn lock(transaction: &mut Transaction<'_>) -> Result<(), postgres::Er
     transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).map(drop)
 }
 
-/// Carries out the migrations after version `found`.
+/// Migrates the schema from version `found` to the version that this program knows.
 pub(crate) fn migrate(
     transaction: &mut Transaction<'_>,
     found: i32,

@@ -19,7 +19,7 @@ use crate::{Fleet, FleetError};
 const FIRST_PAGE: i64 = 200;
 const LARGEST_PAGE: i64 = 6_400;
 
-/// The number of the newest messages that are searched first.
+/// A search first covers only this many of the newest messages.
 const RECENT: i64 = 20_000;
 
 /// The results of a search.

@@ -130,8 +130,8 @@ pub(crate) fn parse_address(address: &str) -> Result<Address, String> {
     }
 }
 
-/// Returns an address without the parameters that the client library does not know, and the file
-/// that `sslrootcert` names. The server's certificate is always checked, so modes such as
+/// Removes the parameters that the client library does not know from an address. Also returns the
+/// file that `sslrootcert` names. The server's certificate is always checked, so modes such as
 /// `verify-full` are replaced with `require`.
 fn take_own_parameters(address: &str) -> (String, Option<PathBuf>) {
     let Some((start, parameters)) = address.split_once('?') else {

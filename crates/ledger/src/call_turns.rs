@@ -11,9 +11,9 @@ use crate::sessions::head;
 use crate::turns::is_named_by_messages;
 use crate::{CallId, Ledger, LedgerError, Turn};
 
-/// A cache for looking up the turns of many calls; [`Ledger::turn_of_call`] looks up the turn of
-/// one call. The messages of a session are searched only once, when the first of its calls is
-/// looked up.
+/// A cache for looking up the turns of many calls. To look up the turn of one call, use
+/// [`Ledger::turn_of_call`]. The messages of a session are searched only once, when the first of
+/// its calls is looked up.
 pub struct CallTurns<'l> {
     ledger: &'l Ledger,
     /// For each session that was searched, by its key: the turns of the calls that its messages
@@ -24,8 +24,8 @@ pub struct CallTurns<'l> {
 /// The first and the last turn in which a message names a call, by the call's id as JSON text.
 type NamingTurns = HashMap<String, (i64, i64)>;
 
-/// The maximum length, in bytes, of an id that is kept in memory. A longer string in a call may be
-/// the content of a file, so longer ids are searched for one by one.
+/// The maximum length, in bytes, of an id that is kept in memory. Longer strings are not kept,
+/// because they may be the contents of files. A call with a longer id is looked up separately.
 const MAX_ID: usize = 256;
 
 impl Ledger {

@@ -42,7 +42,7 @@ pub enum LedgerError {
     Busy { waited: Duration },
     #[error("no session {0:?}")]
     NoSuchSession(String),
-    /// Several sessions match; `candidates` holds the ids of some of them.
+    /// Several sessions, tasks or goals match; `candidates` holds the ids of some of them.
     #[error("{typed:?} is ambiguous: {}", .candidates.join(" or "))]
     Ambiguous { typed: String, candidates: Vec<String> },
     #[error("session {session} has no message {seq}")]
@@ -84,7 +84,7 @@ pub enum LedgerError {
     GoalExists(String),
     #[error("thread {0:?} already exists")]
     ThreadExists(String),
-    /// Part of the ledger is lost.
+    /// The value of a channel is lost, so the state cannot be read.
     #[error("state {state} of thread {thread} has lost the value of channel {channel:?}")]
     NoSuchValue { thread: String, state: String, channel: String },
     /// A state of a thread, or the writes after the state, would not fit into one response.

@@ -21,13 +21,13 @@ use crate::{Ledger, LedgerError, Time};
 pub struct RewindOutcome {
     pub messages: usize,
     pub turns: usize,
-    /// The number of the first message.
+    /// The number of the first of these messages.
     pub from_seq: i64,
-    /// The first prompt among the messages.
+    /// The first prompt among these messages.
     pub prompt: Option<String>,
 }
 
-/// The number of messages that are taken back or restored when the end of a conversation moves.
+/// The numbers of messages that are taken back and restored when the end of a conversation moves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct ConversationMove {
@@ -391,7 +391,7 @@ fn move_to_point(
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         params![head.key, number, from.min(head.last_seq), head.last_seq, now, was, end],
     )?;
-    // A rewind and its reversal cancel out, so the next unrewind goes further back.
+    // A rewind and its reversal cancel out, so the next unrewind reverses an earlier rewind.
     if let ConversationPoint::BeforeRewind(time) = point
         && let Some(row) = log.find_made_at(time)
         && log.last_at(head.last_seq, i64::MAX).is_some_and(|last| last.number == row.number)

@@ -51,8 +51,8 @@ const MIGRATIONS: &[Migration] = &[
     Migration { to: 6, columns: &[], sql: THREAD_SCHEMA },
 ];
 
-/// Creates the tables in an empty database, or upgrades an older one. The caller provides the
-/// transaction.
+/// Creates the tables in an empty database, or upgrades a database of an older version. The caller
+/// provides the transaction.
 pub(crate) fn bring_up_to_date(connection: &Connection, found: i32) -> rusqlite::Result<()> {
     if found == 0 {
         connection.execute_batch(SCHEMA)?;

@@ -6,7 +6,7 @@ CREATE TABLE sessions (
     key                INTEGER PRIMARY KEY,
     id                 TEXT NOT NULL UNIQUE,
     source             TEXT NOT NULL,
-    -- Each append changes these; the rest of the row is small, so that rewriting it is cheap.
+    -- Each append changes these columns. The rest of the row is small, so rewriting it is cheap.
     last_seq           INTEGER NOT NULL DEFAULT 0,
     last_turn          INTEGER NOT NULL DEFAULT 0,
     last_activity      INTEGER NOT NULL,
@@ -175,13 +175,14 @@ CREATE TABLE undos (
     time      INTEGER NOT NULL,
     -- Set if a later move cancelled this one.
     redone_at INTEGER,
-    -- The last message of the conversation before and after; NULL in rows of version 2.
+    -- The last message of the conversation before and after the move; NULL in rows of version 2.
     was_seq   INTEGER,
     to_seq    INTEGER
 );
 CREATE UNIQUE INDEX undos_identity ON undos (session, number);
 
--- Spool files whose events are in the ledger, until their deletion is durable.
+-- The ids of spool files whose events are in the ledger. An id is kept until the deletion of its
+-- file is durable.
 CREATE TABLE spooled (
     id TEXT PRIMARY KEY NOT NULL
 );

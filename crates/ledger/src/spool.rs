@@ -142,7 +142,7 @@ impl Ledger {
         let entry = match serde_json::from_slice::<SpooledEvents>(&bytes) {
             Ok(entry) if entry.version == VERSION => entry,
             // Another program or a later version wrote the file. It is kept, but set aside so that
-            // it does not block the others.
+            // it does not block the other files.
             _ => return set_aside(file).map(|()| None).map_err(failed),
         };
         let written = self.database.write(|transaction| {
@@ -166,7 +166,7 @@ impl Ledger {
             return Ok(());
         }
         durable::sync_directory(&self.spool.directory)?;
-        // If this fails, only a few bytes are left over.
+        // If this fails, the ids merely take up a few bytes.
         let _ = self.database.try_write(Duration::ZERO, |transaction| {
             for id in ids {
                 transaction.execute("DELETE FROM spooled WHERE id = ?1", [id])?;

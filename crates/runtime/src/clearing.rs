@@ -30,8 +30,9 @@ pub(crate) fn can_clear(messages: &[MessageRecord], new: &[MessageRecord], clear
 }
 
 /// Finds the results to leave out, oldest first. Leaving them out saves at least `excess` tokens,
-/// if that is possible, and at least half of the tokens that can be saved, so that this rarely has
-/// to be done. Returns the number of the message with the last of these results.
+/// if that is possible. It also saves at least half of the tokens that can be saved, so that
+/// results rarely have to be left out again. Returns the number of the message with the last of
+/// these results.
 pub(crate) fn find_clearing(messages: &[MessageRecord], cleared: i64, excess: u64) -> Option<i64> {
     let all: u64 = list_clearable(messages, cleared).map(estimate_message).sum();
     let wanted = excess.max(all / 2);

@@ -41,7 +41,7 @@ impl Conversation {
     }
 
     /// Reads the messages unless the current ones have already been read. Returns true if another
-    /// process, such as a rollback, has changed the conversation since its state was noted.
+    /// process has changed the conversation since its state was noted, for example in a rollback.
     pub(crate) fn refresh(&mut self, ledger: &Ledger, session: &str) -> Result<bool, LedgerError> {
         let mark = ledger.conversation_mark(session)?;
         let is_current =

@@ -39,7 +39,8 @@ pub enum Entry {
         #[serde(flatten)]
         bill: Bill,
     },
-    /// A reply was cut off. `message` holds the part that arrived, if any.
+    /// A reply was cut off. `message` is the number of the message with the part that arrived;
+    /// `None` if nothing usable arrived.
     Interrupted {
         message: Option<i64>,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -141,8 +141,8 @@ impl Task {
         let (state, snapshot_seq) = fold(&loaded)?;
         let last_seq = loaded.task.last_seq;
         let depth = count_ancestors(&ledger, &loaded.task)?;
-        // Note the state of the session before the task is shared. A change in the meantime, which
-        // the shared copy may lack, is then noticed later.
+        // Note the state of the session before the task is shared. If the session changes in the
+        // meantime, the shared copy may lack the change, but the change is noticed later.
         let conversation = Conversation::note(&ledger, &session.id)?;
         let mut journal = Journal::new(agent.opened.clone(), ledger, lease, last_seq, snapshot_seq);
         if let Some(shared) = shared {

@@ -20,7 +20,7 @@ use crate::state::CallProgress;
 use crate::task::Task;
 use crate::tools::{IntendedWrite, Intent, ToolOutput};
 
-/// The size of the largest file that is compared, in bytes.
+/// The maximum size of a file that is compared, in bytes.
 const MAX_COMPARED: u64 = 256 << 20;
 
 /// The maximum number of changed paths that are listed.

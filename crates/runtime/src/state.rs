@@ -81,8 +81,8 @@ pub struct Circumstances {
 pub enum Step {
     /// Wait for a prompt.
     Wait,
-    /// Send the request that is recorded as begun. If an earlier process recorded it, record
-    /// instead that the reply is lost.
+    /// Send the request that is recorded as begun. If an earlier process began the request, record
+    /// instead that its reply is lost.
     ForgetRequest,
     /// Ask the model.
     Ask(ModelStep),

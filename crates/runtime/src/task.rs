@@ -46,7 +46,7 @@ pub struct Task {
 pub enum Pause {
     /// The turn is over.
     TurnEnded(TurnOutcome),
-    /// There is no turn.
+    /// There is no open turn.
     Idle,
     /// A call waits for the user's answer.
     Waiting,
@@ -199,7 +199,8 @@ impl Task {
         Ok(())
     }
 
-    /// Detects changes that another process, such as a rollback, has made to the conversation.
+    /// Detects changes that another process has made to the conversation, for example in a
+    /// rollback.
     pub(crate) fn refresh(&mut self) -> Result<(), TaskError> {
         self.return_to_old_session()?;
         if self.conversation.refresh(self.journal.ledger()?, &self.session.id)? {

@@ -51,7 +51,7 @@ pub fn list_tasks(ledger: &Ledger, filter: &TaskFilter) -> Result<Vec<TaskView>,
     Ok(tasks.into_iter().map(|task| view_task(running.contains(&task.id), task)).collect())
 }
 
-/// Lists the tasks with an open turn and no process that works on it, starting with the task that
+/// Lists the tasks that have an open turn but no process working on it, starting with the task that
 /// changed last. The tasks of subagents are left out, because they belong to other tasks.
 pub fn list_open_tasks(opened: &Opened, filter: TaskFilter) -> Result<Vec<TaskView>, TaskError> {
     let Some(ledger) = opened.ledger()? else { return Ok(Vec::new()) };

@@ -11,9 +11,9 @@ use crate::agent::AGENT;
 use crate::error::TaskError;
 use crate::task_list::{TaskView, list_tasks};
 
-/// Finds the sessions that are working in the workspace with this path: those of takeback's own
-/// agent whose turn is running, and those of other agents whose tool calls have begun but not
-/// ended. `in_calls` lists all sessions with such calls; see
+/// Finds the sessions that are working in the workspace with this path: sessions of takeback's own
+/// agent in which a turn is running, and sessions of other agents in which a tool call has begun
+/// but not ended. `in_calls` lists all sessions with such calls; see
 /// [`History::working_sessions`](takeback_undo::History::working_sessions).
 pub fn find_working_sessions<'s>(
     opened: &Opened,
@@ -26,7 +26,8 @@ pub fn find_working_sessions<'s>(
     Ok(working.into_iter().collect())
 }
 
-/// Finds the sessions of takeback's own agent whose turn is running below a directory.
+/// Finds the sessions of takeback's own agent in which a turn is running in a directory or below
+/// it.
 fn find_running_sessions(opened: &Opened, root: &Path) -> Result<Vec<String>, TaskError> {
     let Some(ledger) = opened.ledger()? else { return Ok(Vec::new()) };
     let states = ["running", "stopping"].map(str::to_owned).to_vec();

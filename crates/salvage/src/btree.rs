@@ -220,7 +220,7 @@ impl TreePage {
     }
 
     /// Chooses the largest set of cells that are within the bounds and in order. The result
-    /// contains true for each chosen cell and false for each other cell.
+    /// contains true for each chosen cell and false for every other cell.
     pub(crate) fn in_order(&self, bounds: &Bounds) -> Vec<bool> {
         let keys: Vec<i64> = self.cells.iter().map(|cell| cell.key).collect();
         longest_ascending(&keys, bounds)

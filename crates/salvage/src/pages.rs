@@ -71,7 +71,7 @@ impl Pages {
         self.read_beginning(number, &mut bytes).then(|| page(bytes))
     }
 
-    /// Returns the page after this one in an overflow chain, or 0 at its end.
+    /// Returns the page after this one in an overflow chain, or 0 at the end of the chain.
     pub(crate) fn next_overflow(&self, number: u32) -> Option<u32> {
         let mut next = [0; 4];
         self.read_beginning(number, &mut next).then(|| read_u32(&next, 0))?

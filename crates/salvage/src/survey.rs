@@ -127,7 +127,7 @@ impl Survey {
     }
 
     /// Returns the last page of the database. Pages beyond the page count in the header are usually
-    /// old. If a tree leads to one of them, the header is wrong.
+    /// no longer in use. If a tree leads to one of them, the page count is wrong.
     fn last_page(&self, pages: &Pages) -> u32 {
         let told = pages.header.as_ref().and_then(|header| header.page_count);
         let told = told.unwrap_or(pages.count).min(pages.count);

@@ -9,7 +9,7 @@ pub(crate) struct TreeWalk<'a> {
     /// Pages that are entered only as roots, never from a parent.
     closed: &'a PageSet,
     pub(crate) visited: PageSet,
-    /// The branches still to be visited, the next one last.
+    /// The branches that are still to be visited. The last element is the next one to visit.
     stack: Vec<Branch>,
     pub(crate) damage: WalkDamage,
 }
@@ -23,7 +23,7 @@ pub(crate) struct WalkDamage {
     pub(crate) inconsistent: u32,
     /// True if an interior page or a root is damaged. In that case, there may be unreachable pages.
     pub(crate) links_lost: bool,
-    /// Pages that two parents lead to.
+    /// Pages that have more than one parent.
     pub(crate) disputed: Vec<u32>,
 }
 

@@ -32,7 +32,7 @@ pub struct LoggedRequest {
     /// The path with its query.
     pub path: String,
     pub headers: Vec<(String, String)>,
-    /// The request to the model; `None` if the request did not ask for a reply.
+    /// The parsed request to the model; `None` if the client did not ask for a reply.
     pub request: Option<Request>,
     /// The status of the response, unless a fault in the reply sets a different one.
     pub status: &'static str,

@@ -34,7 +34,7 @@ pub struct Lock<'w> {
     writer: Option<PackWriter>,
     /// The maximum number of bytes that a capture may add to the store.
     max_size: u64,
-    /// The paths that may have changed since a state, for the next capture.
+    /// The paths that may have changed since a given state, as announced for the next capture.
     expected: Option<ExpectedChanges>,
     pub(crate) state: Option<WorkspaceState>,
     /// The tree of the latest capture under this lock, if no restore followed.
@@ -43,7 +43,7 @@ pub struct Lock<'w> {
     /// The descriptions of the packs that existed just before the stat cache was loaded.
     seen_packs: HashSet<String>,
     pub(crate) recovery: Option<Recovery>,
-    /// The safety pin of a restore that was cut off before this lock was taken.
+    /// The safety pin of a restore that was interrupted before this lock was taken.
     pub(crate) recovered_pin: Option<PinName>,
     // Fields are dropped in order, so the locks are released last.
     _store_lock: FileLock,
@@ -51,8 +51,8 @@ pub struct Lock<'w> {
 }
 
 impl Workspace<'_> {
-    /// Locks this workspace. Waits while another process holds the lock. Finishes or reverts a
-    /// restore that was cut off: see [`Lock::recovery`].
+    /// Locks this workspace. Waits while another process holds the lock. Finishes or reverts an
+    /// interrupted restore: see [`Lock::recovery`].
     pub fn lock(&self) -> Result<Lock<'_>, StoreError> {
         let workspace_lock = self.store.lock_directory(&self.id)?;
         let store_lock = self.store.lock_shared()?;

@@ -83,8 +83,8 @@ impl PackFiles {
         self.packs.iter().filter(|(_, [_, index])| *index != Stat::default()).map(|(name, _)| name)
     }
 
-    /// Returns the cutoff for the stats of these files: a file that is not racy gets a different
-    /// stat whenever it changes.
+    /// Returns the cutoff that determines which of these files are racy. A file that is not racy
+    /// gets a different stat whenever it changes.
     fn cutoff(&self) -> Cutoff {
         let stats = self.packs.values().flatten().chain([&self.midx]);
         // The clock of the file system has reached the time of the newest file.

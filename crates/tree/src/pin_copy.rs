@@ -17,9 +17,9 @@ use crate::store::{Store, StoreError};
 /// process uses the workspace.
 pub struct PinCopy<'s> {
     lock: AdoptLock<'s>,
-    /// The pins that can be made, by number.
+    /// The pins that can be created, by number.
     pins: Vec<(u64, Oid)>,
-    /// The pins that cannot be made, because the other store lacks an object that they need.
+    /// The pins that cannot be created, because the other store lacks an object that they need.
     pub damaged: Vec<u64>,
 }
 
@@ -65,7 +65,7 @@ impl Store {
         self.forget_packs();
         let workspace = self.workspace_id(path);
         let workspace_lock = self.lock_directory(&workspace)?;
-        // An earlier attempt may have been cut off after it had made some of the pins.
+        // An earlier attempt may have been interrupted after it had created some of the pins.
         for name in self.pin_names(&workspace)? {
             let id = self.pin_id(&name)?;
             if !copied.iter().any(|(seq, copy)| name.seq == *seq && id == Some(*copy)) {
@@ -132,7 +132,7 @@ impl Store {
 }
 
 impl PinCopy<'_> {
-    /// Makes the pins, durably.
+    /// Creates the pins, durably.
     pub fn finish(self, now: SystemTime) -> Result<u64, PinCopyError> {
         let directory = self.lock.store_directory().to_owned();
         let count = self.pins.len() as u64;

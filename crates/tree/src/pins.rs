@@ -176,8 +176,8 @@ impl Store {
         Ok(names.any(|name| name.to_str().is_some_and(|name| name.parse::<PinSeq>().is_ok())))
     }
 
-    /// Parses the names in a directory and skips those that do not parse. A missing directory is
-    /// treated as empty.
+    /// Parses the names in a directory and skips those that cannot be parsed. A missing directory
+    /// is treated as empty.
     pub(crate) fn parse_names_in<T: FromStr>(
         &self,
         directory: &PathBuf,

@@ -28,7 +28,7 @@ pub(crate) struct NeededObjects {
     accepted: HashSet<Oid>,
 }
 
-/// The reason why none of the packs has an object.
+/// The reason why an object is in none of the packs.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum AbsentObject {
     Lost,
@@ -102,7 +102,7 @@ impl NeededObjects {
         Ok(())
     }
 
-    /// Forgets all objects, starting with number `first`.
+    /// Forgets the objects whose numbers are `first` or greater.
     pub(crate) fn forget_from(&mut self, sources: &SourcePacks, first: usize) {
         for object in self.objects.drain(first..) {
             self.numbers.remove(&sources.object(object.place).oid);

@@ -1,4 +1,4 @@
-//! Rewriting objects from existing packs into a new one, as deltas where these are smaller.
+//! Rewriting objects from existing packs into a new pack, as deltas where that saves space.
 
 use std::io;
 

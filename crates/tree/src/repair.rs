@@ -125,7 +125,7 @@ impl Store {
 
     /// Reads the ids of the lost objects whose loss was accepted.
     pub(crate) fn accepted_losses(&self) -> HashSet<Oid> {
-        // Without the file, the lost objects make a gc fail again.
+        // If the file cannot be read, no loss is treated as accepted, so a gc fails again.
         let text = fs::read_to_string(self.directory().join(LOST)).unwrap_or_default();
         text.lines().filter_map(|line| line.parse().ok()).collect()
     }

@@ -1,6 +1,6 @@
-//! The rules that determine what is captured. Each item in this list overrides the items before it:
-//! built-in excludes, `.gitignore` files, configured excludes, configured includes, and paths that
-//! the caller names or that the workspace's git index tracks.
+//! The rules that determine what is captured. There are five kinds, each of which overrides the
+//! kinds before it: built-in excludes, `.gitignore` files, configured excludes, configured
+//! includes, and paths that the caller names or that the workspace's git index tracks.
 
 use std::sync::Arc;
 

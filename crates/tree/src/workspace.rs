@@ -180,7 +180,7 @@ impl<'s> Workspace<'s> {
         &self.root
     }
 
-    /// Returns the directory in the store that belongs to this workspace alone.
+    /// Returns this workspace's own directory in the store.
     pub(crate) fn directory(&self) -> PathBuf {
         self.store.workspace_directory(&self.id)
     }

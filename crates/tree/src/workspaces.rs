@@ -26,8 +26,8 @@ pub struct WorkspaceGuard {
 }
 
 impl WorkspaceGuard {
-    /// True if a restore was cut off. The next [`Workspace::lock`] will finish or revert it, and
-    /// needs the existing pins.
+    /// True if a restore was interrupted. The next [`Workspace::lock`] will finish or revert it,
+    /// for which it needs the existing pins.
     pub fn has_unfinished_restore(&self) -> bool {
         restore::is_unfinished(&self.directory)
     }
@@ -38,8 +38,8 @@ impl WorkspaceGuard {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum MoveError {
-    /// A restore was cut off, and its journal refers to the old directory.
-    #[error("a restore of workspace {0} was cut off and must be finished first")]
+    /// A restore was interrupted, and its journal refers to the old directory.
+    #[error("an interrupted restore of workspace {0} must be finished first")]
     Unfinished(WorkspaceId),
     #[error("the workspaces belong to different stores")]
     OtherStore,
@@ -51,13 +51,13 @@ pub enum MoveError {
 }
 
 impl Store {
-    /// True if a restore of a workspace is under way or was cut off.
+    /// True if a restore of a workspace is under way or was interrupted.
     pub fn has_unfinished_restore(&self, id: &WorkspaceId) -> bool {
         restore::is_unfinished(&self.workspace_directory(id))
     }
 
-    /// True if a restore of a workspace was cut off and no other process is finishing or reverting
-    /// it.
+    /// True if a restore of a workspace was interrupted and no other process is finishing or
+    /// reverting it.
     pub fn has_interrupted_restore(&self, id: &WorkspaceId) -> bool {
         self.has_unfinished_restore(id) && matches!(self.try_lock_workspace(id), Ok(Some(_)))
     }
@@ -88,9 +88,9 @@ impl Store {
         Ok(lock.map(|lock| WorkspaceGuard { directory: self.workspace_directory(id), _lock: lock }))
     }
 
-    /// Locks a workspace whose directory need not exist. Waits for other processes: one second,
-    /// unless [`Store::set_lock_wait`] sets another time. Returns `None` if the workspace is still
-    /// locked after that.
+    /// Locks a workspace whose directory need not exist. Waits for other processes for at most one
+    /// second, unless [`Store::set_lock_wait`] sets another time. Returns `None` if the workspace
+    /// is still locked after that.
     pub fn wait_for_workspace(
         &self,
         id: &WorkspaceId,
@@ -191,8 +191,8 @@ impl Store {
     ///
     /// The moved pins keep their numbers. The existing pins of `to` get larger numbers where
     /// needed, so that they come after the moved pins, in order. Waits until no other process has
-    /// locked either workspace; the caller must hold neither lock. If the move is cut off at any
-    /// point, no pin is lost, and another call completes it.
+    /// locked either workspace; the caller must hold neither lock. If the move is interrupted at
+    /// any point, no pin is lost, and another call completes it.
     pub fn move_workspace(&self, from: &WorkspaceId, to: &Workspace<'_>) -> Result<u64, MoveError> {
         if to.store().uuid() != self.uuid() {
             return Err(MoveError::OtherStore);

@@ -46,7 +46,7 @@ pub(crate) enum Message {
     Notes(Vec<String>),
 }
 
-/// An action outside the screen's state.
+/// An action that `update` requests but does not carry out itself.
 #[derive(Debug)]
 pub(crate) enum Command {
     Read(Read),

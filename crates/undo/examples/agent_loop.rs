@@ -39,8 +39,7 @@ impl ScriptedModel {
     }
 }
 
-/// A loop that asks the model, runs the tool that the model calls, and remembers what the model
-/// said.
+/// A loop that asks the model, runs the tool that the model calls, and records the model's answer.
 struct Agent {
     model: ScriptedModel,
     opened: Opened,

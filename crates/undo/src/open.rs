@@ -39,7 +39,7 @@ pub struct Opened {
     lock_wait: Option<LockWait>,
     store: OnceLock<Store>,
     ledger: Mutex<Option<Ledger>>,
-    /// A connection to the ledger that syncs its writes. It is kept for the next task.
+    /// A connection to the ledger whose writes are synced to disk. It is kept for the next task.
     durable_ledger: Mutex<Option<Ledger>>,
 }
 

@@ -9,7 +9,7 @@ import { startTimeline } from "./timeline.js";
 const WIDE = window.matchMedia("(min-width: 1400px)");
 const detail = () => document.querySelector("[data-pane=detail]");
 
-/** The view of diffs: the one that the user chose, or side by side if the window is wide. */
+/** Returns true if diffs are shown side by side. Unless the user has chosen a view, the width of the window decides. */
 function preferredSplit() {
   const chosen = localStorage.getItem("diff-view");
   return chosen ? chosen === "split" : WIDE.matches;

@@ -106,7 +106,7 @@ export function showProblem(error) {
   toast(`${first}${causes ? `: ${causes}` : ""}.${hint}`, { bad: true });
 }
 
-/** Says above the page that the server cannot be reached, or hides the message again. */
+/** Shows or hides the message that the server cannot be reached, above the page. */
 export function showOffline(isOffline) {
   const known = document.getElementById("offline");
   if (!isOffline) known?.remove();

@@ -119,7 +119,7 @@ class Foot {
     return request;
   }
 
-  /** Makes the plan of the chosen action. Ends when the newest plan is shown. */
+  /** Makes the plan of the chosen action. Returns once the newest plan is shown. */
   async update(extra) {
     this.updating = this.askForPlan(extra);
     for (let last; last !== this.updating; ) await (last = this.updating);
@@ -399,7 +399,7 @@ const WAYS = [
   ["markers", "Write both, with markers"],
 ];
 
-/** A file in which the turn's lines were edited since: both versions side by side, and a choice. */
+/** A file in which lines that the turn changed have been edited since: both versions, and a choice between them. */
 function conflictChoice(found, foot) {
   const path = JSON.stringify(found.path);
   const chosen = foot.ways.get(path) ?? "leave";

@@ -1,4 +1,4 @@
-// Loads older entries when they come into view, and new ones when they appear.
+// Loads older entries when the user scrolls to them, and new entries when they are created.
 
 import { fetchPart, make, showOffline, updateTimes } from "./page.js";
 import {
@@ -105,7 +105,7 @@ function debounce(run, wait) {
   };
 }
 
-/** Makes a task run once at a time. If it is called during a run, it runs again afterwards. */
+/** Returns a function that runs a task. If it is called while the task is running, the task runs again afterwards. */
 function inTurn(task) {
   let running = false;
   let isDue = false;
@@ -124,7 +124,7 @@ function inTurn(task) {
 /** The address of the newest entries that the filter allows. */
 const firstAddress = () => `${entries().dataset.list}?${entries().dataset.query}`;
 
-/** The maximum number of pages of new entries to insert. With more, the list is replaced. */
+/** The maximum number of pages of new entries to insert. If there are more, the list is replaced. */
 const MAX_PAGES = 10;
 
 /** Fetches the newest entries, page by page, until one of them is already shown. */

@@ -32,7 +32,7 @@ export function chunkOf(turn) {
 
 let watcher;
 
-/** Watches all chunks. Which element scrolls depends on the width of the window. */
+/** Watches all chunks. Called again when the window becomes wide or narrow, because another element then scrolls. */
 function watchChunks() {
   watcher?.disconnect();
   watcher = new IntersectionObserver((seen) => {
@@ -94,7 +94,7 @@ export function showChunk(chunk) {
   if (stale.has(chunk)) updateChunk(chunk);
 }
 
-/** Brings older entries up to date: those in the page now, the others when they are shown again. */
+/** Brings older entries up to date: immediately if they are in the page, otherwise when they are shown again. */
 export function updateOlder(fetched) {
   for (const chunk of chunks().filter((chunk) => !fetched.has(chunk))) {
     stale.add(chunk);

@@ -167,7 +167,7 @@ impl Hub {
 
 impl HubState {
     /// Returns the events with which a stream begins: the events since the client's last event, or
-    /// a gap, and then a greeting with the current id.
+    /// `gap`, and then the greeting `ready` with the current id.
     fn missed_since(&self, last: Option<u64>) -> Vec<sse::Event> {
         let mut events = Vec::new();
         if let Some(last) = last {

@@ -4,7 +4,7 @@ use takeback_base::text::is_armed;
 use takeback_tree::RelPath;
 pub(crate) use takeback_undo::view::text::*;
 
-/// Formats a path as JSON for an attribute, with hostile characters as escapes.
+/// Formats a path as JSON for an attribute, with hostile characters escaped.
 pub(crate) fn path_json(path: &RelPath) -> String {
     let json = serde_json::to_string(path).expect("a path becomes JSON");
     let mut shown = String::with_capacity(json.len());

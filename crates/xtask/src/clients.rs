@@ -193,7 +193,8 @@ impl Setup {
         run_step(&mut tsc)
     }
 
-    /// Compiles the example in the README, and the real answers that the tests have written.
+    /// Compiles the example in the README, and the file in which the tests have recorded real
+    /// answers of the program.
     fn check_readme_and_answers(&self, compiler: &Compiler, client: &Path) -> Result<(), Failure> {
         let readme = fs::read_to_string(client.join("README.md"));
         let readme = readme.map_err(|error| format!("\ncannot read the README: {error}"))?;

@@ -1,8 +1,9 @@
 //! `cargo xtask fuzz`: passes arbitrary bytes, guided by coverage, to all code that reads input
 //! from outside.
 //!
-//! The targets are in `fuzz/fuzz_targets`, and their first inputs are in `fuzz/seeds`. libFuzzer
-//! does not need a nightly compiler, because the flags that count the edges of the code are stable.
+//! The targets are in `fuzz/fuzz_targets`, and their first inputs are in `fuzz/seeds`. No nightly
+//! compiler is needed, because the compiler flags that make libFuzzer's coverage possible are
+//! stable.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;

@@ -12,7 +12,7 @@ pub(crate) struct TestResult {
     /// The package and the binary, then the path of the test.
     pub(crate) name: String,
     pub(crate) failed: bool,
-    /// The test's reasons for skipping a part.
+    /// The reasons why parts of the test were skipped.
     pub(crate) skipped: Vec<String>,
 }
 
@@ -91,7 +91,7 @@ impl Tally {
         self.reasons.extend(other.reasons);
     }
 
-    /// Adds a test. A failed test counts as failed, even if it skipped a part.
+    /// Adds a test. A test that failed is counted as failed, even if it also skipped a part.
     pub(crate) fn add_result(&mut self, result: &TestResult) {
         match (result.failed, &result.skipped[..]) {
             (true, _) => self.add_failed(),

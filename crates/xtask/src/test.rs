@@ -25,7 +25,7 @@ const OPTIONAL_PROGRAMS: [(&str, &str); 4] =
 /// The options that select all tests except doc tests, which cargo cannot build in advance.
 const ALL_BUT_DOC: [&str; 4] = ["--lib", "--bins", "--tests", "--examples"];
 
-/// Checks and tests everything. The closing lines count the tests, even if some have failed.
+/// Runs all checks and tests. The last lines of the output count the tests, even if some failed.
 pub(crate) fn test_everything() -> Result<(), Failure> {
     install_needed_programs()?;
     let mut tally = Tally::default();

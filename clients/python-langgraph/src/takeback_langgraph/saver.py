@@ -236,7 +236,7 @@ class TakebackSaver(BaseCheckpointSaver[int]):
     def fork(
         self, config: RunnableConfig, thread_id: str, directory: AnyPath
     ) -> RunnableConfig:
-        """Copies a thread, and the files of a checkpoint into a new directory.
+        """Copies a thread, and copies the files of a checkpoint into a new directory.
 
         Returns the configuration with which the copy continues at that checkpoint.
         """
@@ -250,7 +250,7 @@ class TakebackSaver(BaseCheckpointSaver[int]):
         return make_config(str(thread_id), state["namespace"], state["id"])
 
     def finish(self, config: RunnableConfig) -> None:
-        """Reports that the graph has stopped, so that later changes do not count as its work."""
+        """Reports that the graph has stopped, so that later changes are not attributed to it."""
         if self._workspace is not None:
             self._workspace.finish(thread_of(config))
 

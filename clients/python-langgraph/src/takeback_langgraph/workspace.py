@@ -70,7 +70,7 @@ class GraphWorkspace:
             )
 
     def finish(self, thread: str) -> None:
-        """Reports that the graph has stopped, so that later changes do not count as its work."""
+        """Reports that the graph has stopped, so that later changes are not attributed to it."""
         with self._lock:
             self._end_call(thread)
             self.takeback.turn_end(**self._who(thread))

@@ -215,8 +215,8 @@ fn may_pass(error: &ConversationError) -> bool {
     }
 }
 
-/// Finishes or removes the copies of processes that were killed. Does nothing while another process
-/// is making a copy. If there are no such copies, this only lists one directory.
+/// Finishes or removes the copies that killed processes left unfinished. Does nothing while another
+/// process is making a copy. If there are no unfinished copies, this only lists one directory.
 pub fn finish_copies(opened: &Opened) {
     let directory = own_directory(opened).join("notes");
     let is_pending = |path: &PathBuf| path.extension().is_some_and(|ending| ending == PENDING);

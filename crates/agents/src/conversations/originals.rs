@@ -15,9 +15,9 @@ use super::notes::own_directory;
 use crate::logs::{LogRef, PROJECT_ROOT, find_project_root};
 use crate::rewind::MAX_LOG;
 
-/// Keeps a copy of a session's whole log, and the path of the session's working directory. Such
-/// logs only grow. So if the log does not begin with the content of an earlier copy, that copy
-/// comes from a log that was deleted, and is kept unchanged.
+/// Keeps a copy of a session's whole log, and the path of the session's working directory. Gemini
+/// CLI's logs only grow. So if the log does not begin with the content of an earlier copy, that
+/// copy was made from a log that has been deleted, and is kept unchanged.
 pub(super) fn keep_original(opened: &Opened, id: &str, log: &LogRef) -> io::Result<()> {
     let path = original_path(opened, id);
     if log.path == path {

@@ -107,7 +107,7 @@ pub(super) fn parse_tree(text: &str) -> Result<CstRootNode, EditError> {
     CstRootNode::parse(text, &options).map_err(|error| EditError(error.to_string()))
 }
 
-/// Returns an upper bound for the nesting depth: brackets inside strings also count.
+/// Returns an upper bound for the nesting depth. Brackets inside strings are counted as well.
 fn bracket_depth(text: &str) -> usize {
     let (mut depth, mut deepest) = (0usize, 0);
     for byte in text.bytes() {

@@ -19,7 +19,7 @@ pub(super) fn keeps_hooks(path: &Path, present: &str, new: &str) -> bool {
 }
 
 /// Lists the strings that contain `takeback`, each with the path of keys that leads to it. Comments
-/// do not count.
+/// are ignored.
 fn list_entries(value: &Value) -> BTreeSet<(Vec<&str>, &str)> {
     let mut entries = BTreeSet::new();
     let mut waiting = vec![(Vec::new(), value)];

@@ -77,8 +77,8 @@ impl InstallRecord {
         FileLock::exclusive_on_directory(directory)
     }
 
-    /// Reads the record. A missing record counts as empty. A damaged record is an error, because it
-    /// is needed to restore the originals.
+    /// Reads the record. If there is none, returns an empty record. A damaged record is an error,
+    /// because the record is needed to restore the originals.
     pub(super) fn open(directory: &Path) -> io::Result<InstallRecord> {
         let data = match durable::if_exists(fs::read(directory.join(FILE_NAME)))? {
             Some(bytes) => serde_json::from_slice(&bytes)?,

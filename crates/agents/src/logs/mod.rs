@@ -41,8 +41,8 @@ pub struct LogFormat {
     pub agent: &'static str,
     /// The environment variable that holds the path of the agent's own directory.
     pub env_var: Option<&'static str>,
-    /// The path of that directory if the variable is not set, relative to the user's home
-    /// directory.
+    /// The path of the agent's own directory if the variable is not set, relative to the user's
+    /// home directory.
     pub home_directory: &'static str,
     /// The path of the log directory, relative to the agent's own directory.
     pub log_directory: &'static str,

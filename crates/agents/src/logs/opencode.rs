@@ -144,8 +144,8 @@ fn read_session(
     Ok(ReadPage { page, bad_lines: Vec::new(), has_more })
 }
 
-/// True if opencode is still writing the message. A message that was cut off counts as complete
-/// once there is a later answer.
+/// True if opencode is still writing the message. A message that was cut off is treated as
+/// complete once there is a later answer.
 fn is_being_written(
     connection: &Connection,
     session: &str,
@@ -211,7 +211,7 @@ fn query_parts(
     Ok(parts)
 }
 
-/// Parses JSON. Invalid JSON, and JSON that could exhaust memory, counts as null.
+/// Parses JSON. Returns null for invalid JSON, and for JSON that could exhaust memory.
 fn parse_json(data: &str) -> Value {
     if foreign::has_too_many_values(data.as_bytes()) {
         return Value::Null;

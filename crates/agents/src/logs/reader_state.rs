@@ -52,7 +52,7 @@ const MAX_STATE: usize = 64 << 10;
 const MAX_REMEMBERED: usize = 16;
 
 impl ReaderState {
-    /// Restores the state from a bookmark. A state that cannot be read counts as empty.
+    /// Restores the state from a bookmark. Returns an empty state if parsing fails.
     pub(super) fn from_bookmark(bookmark: &Bookmark) -> ReaderState {
         serde_json::from_value(bookmark.state.clone()).unwrap_or_default()
     }

@@ -1,5 +1,5 @@
 //! A JSON object that is read field by field. A field that has the wrong type or cannot be parsed
-//! counts as missing.
+//! is treated as missing.
 
 use std::collections::BTreeMap;
 

@@ -180,7 +180,7 @@ fn build_report(
             }
         }
     };
-    // If the agent does not name its session, all work in a directory counts as one session.
+    // If the agent does not name its session, all work in a directory is treated as one session.
     let session = payload.session.unwrap_or_else(|| directory.display().to_string());
     let (session, parent) = match payload.child {
         Some(child) => (format!("{session}/{child}"), Some(session)),

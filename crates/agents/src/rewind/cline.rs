@@ -41,8 +41,8 @@ pub(super) fn cut(cut: &Cut<'_>) -> Result<Copy, RewindError> {
     Ok(copy)
 }
 
-/// A part of a message, by which takeback's plugin recognizes the message in a request, because
-/// Cline sends messages without their ids.
+/// A part of a message. takeback's plugin recognizes the messages in a request by their parts,
+/// because Cline sends messages without their ids.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct MessagePart {
     /// The id of a call, or a digest of the text.

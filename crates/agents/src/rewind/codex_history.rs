@@ -89,8 +89,8 @@ impl Piece {
         Ok(Piece { path, bytes, header })
     }
 
-    /// Returns the name by which a log that continues this one refers to it. For the session's
-    /// first log, this is the id of the session; each later log has an id of its own.
+    /// Returns the name by which the header of a later log refers to this log. For the session's
+    /// first log, the name is the id of the session; each later log has an id of its own.
     fn name(&self) -> Option<&str> {
         let id = self.id().ok()?;
         Some(codex_generation(&self.path, id).unwrap_or(id))

@@ -40,8 +40,7 @@ pub(super) fn cut(cut: &Cut<'_>) -> Result<Copy, RewindError> {
 }
 
 /// Returns the metadata file of the copy: that of the original, with the new id and, for a new
-/// directory, the new paths. Copilot CLI changes to the directory that
-/// this file names.
+/// directory, the new paths. Copilot CLI changes to the directory that this file names.
 fn describe_copy(about: &str, cut: &Cut<'_>) -> String {
     let describe = |line: &str| {
         let line = line.replace(cut.old, cut.new);

@@ -94,8 +94,8 @@ pub(crate) fn remove_temporary_files(files: &[PathBuf]) -> io::Result<()> {
     files.iter().try_for_each(|path| durable::ignore_missing(fs::remove_file(temporary_name(path))))
 }
 
-/// Removes the files of a copy, and the directories that were created for them, unless these now
-/// contain other files.
+/// Removes the files of a copy. Also removes the directories that were created for these files,
+/// except those that now contain other files.
 pub(crate) fn remove_copy(files: &[PathBuf], directories: &[PathBuf]) -> io::Result<()> {
     remove_temporary_files(files)?;
     files.iter().rev().try_for_each(|path| durable::ignore_missing(fs::remove_file(path)))?;

@@ -62,21 +62,22 @@ fn find_message(lines: &[Line<'_>], id: &str) -> Result<usize, RewindError> {
         .ok_or(RewindError::NoAnchor)
 }
 
-/// Returns the name under which a running Gemini finds a copy.
+/// Returns the name under which a running Gemini CLI finds a copy.
 fn saved_chat_name(session: &str) -> String {
     let start = session.len().saturating_sub(6);
     format!("takeback-{}", session.get(start..).unwrap_or(session))
 }
 
 /// Returns the path of the saved chat among the files of the project. A copy for another directory
-/// has no saved chat, because no Gemini is running there.
+/// has no saved chat, because Gemini CLI is not running there.
 fn place_saved_chat(cut: &Cut<'_>) -> Option<PathBuf> {
     let chats = cut.path.parent().filter(|chats| chats.ends_with("chats"))?;
     let name = format!("checkpoint-{}.json", saved_chat_name(cut.new));
     cut.moved.is_none().then(|| chats.with_file_name(name))
 }
 
-/// Finds the saved chat of a copy in the directory of all projects, and returns its name.
+/// Finds the saved chat of a copy, and returns its name. `projects` is the directory with the
+/// files of all projects.
 pub(super) fn find_saved_chat(session: &str, projects: &Path) -> Option<String> {
     let name = saved_chat_name(session);
     let file = format!("checkpoint-{name}.json");

@@ -65,8 +65,9 @@ pub struct Rewind {
     typed: Option<&'static str>,
     /// True if the agent may delete the log of a session that it has continued.
     pub may_delete_logs: bool,
-    /// True if a log may continue another one, and the agent continues only the newest log of a
-    /// session. Codex begins another log when a conversation is taken back inside Codex.
+    /// True if a session may have several logs, each of which continues an earlier one, and the
+    /// agent resumes only from the newest. Codex begins another log when a conversation is taken
+    /// back inside Codex.
     pub(crate) continues_logs: bool,
     /// The means of taking back a conversation that is open in the agent.
     pub(crate) in_place: InPlace,
@@ -111,8 +112,8 @@ pub struct RewindRequest<'a> {
     pub last: &'a str,
     /// The first message to leave out after the last one to keep; `None` if there is none.
     pub gone: Option<GoneMessage<'a>>,
-    /// The origins of the messages that must be left out although later messages are kept. There
-    /// are such messages if a conversation went on after it was taken back in place. Only copies
+    /// The origins of the messages that must be left out although later messages are kept. Such
+    /// messages exist if a conversation continued after it was taken back in place. Only copies
     /// for Cline can leave them out.
     pub undone: BTreeSet<String>,
     /// The working directory of the copy, if it differs from that of the original.

@@ -51,7 +51,7 @@ impl Cline {
     /// Adds a turn to the log, including a message that the ledger does not have.
     fn hear(&self, prompt: &str) {
         let call = format!("call-{prompt}");
-        // The message must be newer than any rollback; otherwise it would count as taken back.
+        // If the message were older than a rollback, it would be treated as taken back.
         let now = Time::from(SystemTime::now()).0;
         let entry = |kind: &str, role: &str, content: Value| json!({ "id": format!("{kind}-{prompt}"), "role": role, "ts": now, "content": content });
         let made = json!([{ "type": "tool_use", "id": call, "name": "editor", "input": {} }]);
@@ -80,8 +80,8 @@ impl Cline {
         open(self.directory.path(), "cline")
     }
 
-    /// Lists the prompts whose turns reach the model. A turn must reach the model as a whole or not
-    /// at all.
+    /// Lists the prompts of the turns that reach the model. Panics if only some of the parts of a
+    /// turn reach it.
     fn seen_by_model(&self) -> Vec<String> {
         let list = self.directory.path().join("home/conversations/hidden");
         let list = fs::read(list.join(format!("{ID}.json"))).unwrap_or(b"[]".to_vec());

@@ -443,7 +443,7 @@ fn a_running_gemini_can_load_a_copy_of_its_conversation() {
         fs::read_to_string(copy.log.path.with_file_name(".project_root")).unwrap()
     };
     assert_eq!(directory_of(&copy), "/PROJECT");
-    // No Gemini CLI is running in the new directory yet.
+    // Gemini CLI is not running in the new directory, so nothing can be typed into it there.
     let moved = MovedDirectory { from: Path::new("/PROJECT"), to: Path::new("/NEW") };
     let copy = session.copy_to(&messages, end, Some(moved)).unwrap();
     assert_eq!(directory_of(&copy), "/NEW");

@@ -100,8 +100,8 @@ mod tests {
 
     #[test]
     fn the_failure_of_any_file_is_reported() {
-        let file = File::open("/proc/self/status").unwrap();
         // A file in /proc cannot be synced.
+        let file = File::open("/proc/self/status").unwrap();
         let good = File::open(std::env::current_exe().unwrap()).unwrap();
         sync_files(&[&good, &good, &good]).unwrap();
         sync_files(&[&good, &good, &file]).unwrap_err();

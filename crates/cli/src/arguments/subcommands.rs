@@ -55,7 +55,7 @@ pub(super) fn name_subcommands(mut words: Vec<OsString>, root: &clap::Command) -
     }
 }
 
-/// The first word that is not an option.
+/// The result of a search for the first word that is not an option.
 enum Found<'c> {
     /// The name of a subcommand, and the number of words before it.
     Subcommand(&'c clap::Command, usize),
@@ -153,7 +153,7 @@ mod tests {
         check("takeback -v rollback --steps", "takeback -v rollback list --steps");
         check("takeback sessions --limit 5", "takeback sessions list --limit 5");
         check("takeback checkpoints --json", "takeback checkpoints status --json");
-        // `--dry-run` belongs to `rollback` itself, so there is no default.
+        // `--dry-run` belongs to `rollback` itself, so no default subcommand is added.
         check("takeback rollback --dry-run", "takeback rollback --dry-run");
     }
 

@@ -193,7 +193,7 @@ impl UsageError {
         self.words.get(at)?.to_str().filter(|_| is_first)
     }
 
-    /// Returns true if this is the innermost command that the words name.
+    /// Returns true if `name` is the innermost command that the words name.
     fn is_in(&self, name: &str) -> bool {
         self.named_commands().last().is_some_and(|command| command.get_name() == name)
     }

@@ -58,7 +58,8 @@ struct Comparison {
 struct SideView {
     directory: AnyPath,
     sessions: usize,
-    /// The number of prompts, not counting those that a fork shares with its parent.
+    /// The number of prompts, not counting those that were undone and those that a fork shares with
+    /// its parent.
     turns: usize,
     input_tokens: i64,
     output_tokens: i64,

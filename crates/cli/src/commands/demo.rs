@@ -83,7 +83,7 @@ fn describe_setup(error: io::Error) -> Failure {
     Failure::new("cannot set up the scratch project").because(&error)
 }
 
-/// Lets the scripted agent work.
+/// Runs the scripted agent's turn, which wrecks the project.
 fn wreck(project: &Path, opened: &Opened) -> Result<(), Failure> {
     println!("\nAn agent with takeback's hooks gets the prompt: “{PROMPT}”");
     let agent = Agent { opened, directory: project };
@@ -215,7 +215,7 @@ fn make_project(project: &Path) -> io::Result<()> {
     fs::set_permissions(project.join("deploy.sh"), fs::Permissions::from_mode(0o755))
 }
 
-/// The files in the project, and those that are staged.
+/// The files in the project, and the names of the staged files.
 #[derive(PartialEq)]
 struct ProjectState {
     /// The mode, path and first line of each file.

@@ -90,7 +90,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes either the whole file or nothing.
+/// Writes a file. A regular file is replaced only once the new content has been written completely.
 fn write_file(file: &Path, content: &[u8]) -> io::Result<()> {
     let target = file.canonicalize().unwrap_or_else(|_| file.to_owned());
     if fs::metadata(&target).is_ok_and(|found| !found.is_file()) {

@@ -59,7 +59,7 @@ pub(super) fn adopt(
         return Ok(ledger.resolve_task(typed)?);
     };
     let Some(id) = resolve(typed, &tasks)? else {
-        // The task was begun before the tasks were shared.
+        // The fleet does not know the task, for example because it began before tasks were shared.
         let ledger = conversation.context().ledger()?;
         return Ok(ledger.resolve_task(typed)?);
     };

@@ -104,7 +104,7 @@ pub(crate) fn make_and_print(
     Ok(fork)
 }
 
-/// The parts of a fork that the user wants.
+/// The kind of fork that the user wants.
 pub(crate) struct Wanted {
     pub(crate) files: ForkFiles,
     /// True if the workspace's repository is to be copied.

@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
 /// The number of rows that are shown inside an agent, where space is scarce.
 const ROWS_IN_AGENT: usize = 10;
 
-/// The number of paths that the line about coverage names.
+/// The maximum number of paths that the line about coverage names.
 const UNCOVERED_NAMES: usize = 3;
 
 /// The columns of the list. On a narrow terminal the prompt is shortened last, because it describes
@@ -62,8 +62,8 @@ const COLUMNS: [Column; 13] = [
     Column::free().at_most(52).shrinks(1, 0),
 ];
 
-/// The marks before a row. They mean that the workspace is in this state now, that the turn was
-/// taken back, or that the user took the checkpoint.
+/// The marks before rows, each with its meaning. A row is marked if the workspace is in its state
+/// now, if its turn was taken back, or if the user took the checkpoint.
 const MARKS: [(&str, &str); 3] = [(NOW, "now"), (TAKEN_BACK, "taken back"), (BY_HAND, "by hand")];
 const NOW: &str = "●";
 const TAKEN_BACK: &str = "×";

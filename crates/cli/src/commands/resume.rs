@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     print: bool,
 }
 
-/// The number of sessions to choose from.
+/// The maximum number of sessions that the user can choose from.
 const SHOWN: usize = 15;
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
@@ -140,7 +140,7 @@ fn choose_session(ledger: &Ledger, context: &Context) -> Result<String, Failure>
     }
 }
 
-/// Returns true if each word occurs in the id, the title, the directory or the beginning of a
+/// Returns true if each word occurs in the id, the title, the directory or the first prompt of a
 /// session.
 fn matches_words(found: &SessionSummary, words: &str) -> bool {
     let session = &found.session;

@@ -54,7 +54,7 @@ enum Action {
         /// The task: its id, or the beginning of its id
         #[arg(value_name = "ID")]
         id: String,
-        /// Continue another machine's task in the current directory, or in that of -C
+        /// Continue another machine's task in the current directory, or in the one given with -C
         #[arg(long)]
         here: bool,
         /// Continue another machine's task even if the files are not those of its last checkpoint

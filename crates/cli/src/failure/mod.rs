@@ -28,8 +28,8 @@ impl Failure {
         Failure { message, causes, hint, is_declined: false }
     }
 
-    /// Creates the failure that ends a command because the user answered no. That is a result like
-    /// any other: the command says that nothing changed, and succeeds.
+    /// Creates the failure that ends a command because the user answered no. This is not an error:
+    /// the command says that nothing changed, and succeeds.
     pub(crate) fn declined() -> Failure {
         Failure { is_declined: true, ..Failure::new("nothing changed") }
     }

@@ -79,8 +79,7 @@ fn push_lines(text: &mut String, lines: &[&String], is_behind_line: bool) {
     }
 }
 
-/// Returns as many of the last lines as fit on the screen together with one row for the finished
-/// lines.
+/// Returns as many of the last lines as fit on the screen, leaving one row for the finished lines.
 fn last_rows(lines: &[String], size: Size) -> &[String] {
     let mut rows = 0;
     let fits = |line: &&String| {

@@ -100,7 +100,8 @@ pub(crate) fn set_colors(color: Color) {
 
 /// Shows all later output in this pager if it is longer than the screen.
 pub(crate) fn use_pager(words: Vec<String>) {
-    // If the size is unknown, a program rather than a user may be reading the terminal.
+    // If the size is unknown, no pager is used, because a program rather than a user may be reading
+    // the terminal.
     let mut output = output();
     if let Some(size) = Size::of(io::stdout())
         && !matches!(output.sink, Sink::Captured(_))
@@ -281,8 +282,8 @@ impl Write for DisarmedLines {
     }
 }
 
-/// If the user asks for JSON, prints the result of a command as JSON, and returns true. Otherwise,
-/// the caller prints text.
+/// If the user asks for JSON, prints the result of a command as JSON, and returns true. Otherwise
+/// returns false, and the caller prints text.
 pub(crate) fn answers_json(value: &impl Serialize, context: &Context) -> bool {
     match context.globals.json {
         true => print_json(value),
@@ -394,7 +395,7 @@ pub(crate) fn confirm() -> Result<(), Failure> {
     }
 }
 
-/// Writes the beginning of the line on which the user answers.
+/// Prints a question. The user answers on the same line.
 pub(crate) fn ask(text: &str) {
     let mut stderr = io::stderr().lock();
     let _ = write!(stderr, "{text}").and_then(|()| stderr.flush());

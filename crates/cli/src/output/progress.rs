@@ -32,7 +32,7 @@ struct Counts {
     done: AtomicU64,
     /// The total; 0 if it is not known.
     total: AtomicU64,
-    /// A count that the work itself keeps, and the value of this count at the beginning.
+    /// A counter that the operation itself increments, and its value at the beginning.
     handled: Arc<AtomicU64>,
     before: u64,
 }
@@ -48,7 +48,7 @@ impl Progress {
         Progress::start(what, Some(noun))
     }
 
-    /// Shows how many files have been handled. The count `handled` grows during the work.
+    /// Shows how many files have been handled. The operation increments the counter `handled`.
     pub(crate) fn of_files(what: &str, handled: Option<Arc<AtomicU64>>) -> Progress {
         let before = handled.as_ref().map_or(0, |handled| handled.load(Ordering::Relaxed));
         let counts = Counts { before, handled: handled.unwrap_or_default(), ..Counts::default() };
@@ -104,7 +104,8 @@ impl Counts {
     }
 }
 
-/// Replaces the line, which has the width `shown`, and returns the width of the new line.
+/// Replaces the current line, whose width is `shown`, with `text`. Returns the width of the new
+/// line.
 fn show(text: &str, shown: usize) -> usize {
     if text.is_empty() && shown == 0 {
         return 0;

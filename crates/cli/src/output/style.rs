@@ -35,7 +35,7 @@ impl Style {
     }
 }
 
-/// Returns the text in the color of this kind of text.
+/// Returns the text with the color of this style.
 pub(crate) fn paint(style: Style, text: &str) -> String {
     if text.is_empty() {
         return String::new();

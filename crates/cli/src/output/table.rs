@@ -288,7 +288,7 @@ impl Table {
         }
     }
 
-    /// Renders a row. If the row is still too long, the rest is cut off.
+    /// Renders a row. If the row is too long even after columns were shortened, its end is cut off.
     fn line(&self, row: &[Cell], widths: &[usize], columns: Option<usize>) -> String {
         let mut left = columns.map_or(usize::MAX, |columns| columns.saturating_sub(self.indent));
         let mut line = String::new();

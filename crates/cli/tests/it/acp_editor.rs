@@ -152,7 +152,7 @@ impl Conversation {
         command_names(&offered)
     }
 
-    /// Sends a prompt to the agent, and returns its id.
+    /// Sends a prompt to the agent, and returns the id of the request.
     pub(crate) fn prompt(&mut self, text: &str) -> i64 {
         self.request("session/prompt", &prompt_params(text))
     }
@@ -241,7 +241,7 @@ impl Conversation {
         self.proxy.wait().unwrap()
     }
 
-    /// Ends the agent's output, and reads what is left for the editor.
+    /// Closes the agent's output, and returns everything that the editor still receives.
     pub(crate) fn read_to_end(mut self) -> Vec<u8> {
         drop(self.agent_says.take());
         let mut rest = Vec::new();
@@ -250,7 +250,7 @@ impl Conversation {
         rest
     }
 
-    /// Ends the editor's input, and reads what is left for the agent.
+    /// Closes the editor's side, and returns everything that the agent still receives.
     pub(crate) fn read_to_end_of_input(&mut self) -> Vec<u8> {
         drop(self.to_proxy.take());
         let mut rest = Vec::new();

@@ -38,7 +38,7 @@ fn prompts_of(request: &Request) -> Vec<&str> {
     users.map(|message| message.text.as_str()).filter(|text| !text.is_empty()).collect()
 }
 
-/// A gate that lets a stream pass one event at a time.
+/// A gate that stops a stream before one of its events, until the test opens the gate.
 struct Turnstile {
     opened: Arc<Mutex<Receiver<StreamStep>>>,
     open: Sender<StreamStep>,

@@ -134,7 +134,8 @@ fn no_steps_are_added_if_the_granularity_is_turn() {
     agent.writes("b", "1");
     agent.is_done();
     assert_eq!(steps(&rows(&session)[0]), ["before Write a"]);
-    // Even so, takeback knows which files the turn changed, so the undo takes back all of them.
+    // Although there is only one step, takeback knows which files the turn changed, and the undo
+    // takes back all of them.
     session.write("c", "mine");
     session.output(&["undo"]);
     assert_eq!((session.read("a"), session.read("c")), ("1".into(), "mine".into()));

@@ -1,4 +1,5 @@
-//! Hooks under system limits: an input that stays open, no threads, no large files.
+//! Hooks under bad conditions: their input stays open, or they cannot start threads, write large
+//! files or finish in time.
 
 use std::fs;
 use std::io::Write;

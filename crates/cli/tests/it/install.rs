@@ -378,7 +378,7 @@ fn options_for_installing_require_an_agent() {
     }
 }
 
-/// Hooks in such a directory would apply to every directory below it.
+/// Hooks in `/` or the home directory would apply to every directory below it.
 #[test]
 fn a_directory_that_is_not_a_project_gets_no_project_hooks() {
     let session = Session::new();
@@ -483,7 +483,8 @@ fn a_rollback_typed_inside_an_agent_is_answered_without_asking_the_model() {
     assert_eq!(session.read("a.txt"), "one\n");
     let wrong = answer("claude", expanded("99"));
     assert!(wrong.contains("error: "), "{wrong}");
-    // Takeback does not answer other programs' commands, and none of these commands began a turn.
+    // Takeback does not answer other programs' commands, and none of the commands above began a
+    // turn.
     let other = json!({ "hook_event_name": "UserPromptExpansion", "command_name": "review" });
     assert_eq!(tell("claude", other), "");
     let turns: i64 = crate::agent::ledger(&session)

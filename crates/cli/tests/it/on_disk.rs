@@ -1,4 +1,4 @@
-//! A home directory that takeback 0.1 wrote can be read by the current version.
+//! The current version can read a home directory that takeback 0.1 wrote.
 //!
 //! The script `tests/fixtures/make-home-0.1.sh` created the archive, and the tests check everything
 //! that the script did. Only JSON is compared: wording can change, but formats must not.

@@ -1,4 +1,4 @@
-//! A ledger that takeback 0.1 wrote, including its spool, can be read by the current version.
+//! The current version can read a ledger that takeback 0.1 wrote, including its spool.
 
 use std::fs;
 use std::io::Write;
@@ -49,7 +49,7 @@ fn events_in_the_old_spool_are_imported() {
 
 #[test]
 fn notices_of_an_old_home_are_delivered_only_once() {
-    // The history is not moved here, because notices name the old paths.
+    // Leave the history at its old path, because the notices name the old paths.
     let session = unpacked_home();
     let mut client = Client::new(&session);
     let mut take = || client.call("notices.take", json!({ "agent": "mine", "session": "s2" }));

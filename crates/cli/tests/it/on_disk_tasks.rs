@@ -46,7 +46,7 @@ fn make_home_with_tasks() {
     // The paths become part of the archive, so they must be the same on every machine.
     let session = Session::at(Path::new(OLD));
     let use_server = |server: &Server| use_model(&session, server, "");
-    // A conversation that is long enough for a snapshot of its state.
+    // Create a conversation that is long enough for a snapshot of its state.
     let server = Server::start(answer).unwrap();
     use_server(&server);
     let mut command = chat(&session, &["chat", "--yes"]);
@@ -55,16 +55,16 @@ fn make_home_with_tasks() {
     let lines = prompts + "/title The long one\n";
     child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
     assert!(child.wait().unwrap().success());
-    // A turn that was killed after its call, and a turn whose subagent was killed after its call.
+    // Kill a turn after its call, and kill another turn after a call of its subagent.
     let model = StuckModel::start(answer, |request| request.last_result().is_some());
     use_server(&model.server);
     model.kill_when_stuck(&session, &["chat", "-p", "add killed.txt"]);
     model.kill_when_stuck(&session, &["chat", "-p", "delegate"]);
-    // A goal whose process was killed in its second turn.
+    // Kill the process of a goal in the goal's second turn.
     let model = StuckModel::start(answer, |request| request.last_text().starts_with("Continue"));
     use_server(&model.server);
     model.kill_when_stuck(&session, &["goal", "start", "make it work", "--turns", "5"]);
-    // A goal that was reached, and a call that is waiting for approval.
+    // Reach another goal, and leave a call waiting for approval.
     use_server(&server);
     chat_output(&session, &["goal", "start", "make it work", "--usd", "2"]);
     let waiting = chat(&session, &["chat", "-p", "publish"]).output().unwrap();

@@ -146,7 +146,8 @@ fn every_effect_since_a_checkpoint_is_shown() {
     assert_eq!(shown, Value::from(expected));
 }
 
-/// Myrm matched any word, so `echo psql` caused a warning and `git push` did not.
+/// Myrm looked for certain words anywhere in a command, so it warned about `echo psql`. It did not
+/// warn about `git push`.
 #[test]
 fn effects_are_found_by_program_and_verb() {
     let session = Session::new();

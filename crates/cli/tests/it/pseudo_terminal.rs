@@ -170,7 +170,7 @@ impl Shown {
     fn follow(&self, mut reader: File) {
         let mut buffer = [0; 4096];
         loop {
-            // The error at the end means that the program has closed the terminal.
+            // Reading fails once the program has closed the terminal.
             let count = reader.read(&mut buffer).unwrap_or(0);
             let Ok(mut state) = self.state.lock() else { return };
             state.output.extend_from_slice(&buffer[..count]);

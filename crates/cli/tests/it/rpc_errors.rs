@@ -354,7 +354,7 @@ fn background_processes_leave_no_zombies() {
         let processes = std::fs::read_dir("/proc")
             .unwrap()
             .filter_map(|entry| std::fs::read_to_string(entry.unwrap().path().join("stat")).ok());
-        // `pid (name) state ppid`
+        // The format of the file is `pid (name) state ppid …`.
         let is_child = |stat: &String| {
             let behind = stat.rsplit(')').next().unwrap();
             behind.split_whitespace().nth(1) == Some(&parent)

@@ -106,7 +106,8 @@ fn a_signal_ends_the_command_and_its_changes_are_captured() {
     assert!(!session.project().join("ready").exists());
 }
 
-/// `timeout 10 takeback run …` and supervisors end the process that they started, not its children.
+/// Supervisors, and `timeout 10 takeback run …`, send the signal only to the process that they
+/// started, not to its children.
 #[test]
 fn a_signal_to_takeback_reaches_the_command() {
     let session = Session::new();

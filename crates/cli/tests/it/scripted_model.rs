@@ -110,7 +110,7 @@ impl StuckModel {
             reach.lock().unwrap().send(()).unwrap();
             let (held, waits) = channel::<()>();
             let waits = Mutex::new(waits);
-            // The sender lives as long as the gate, so the stream waits until its client is gone.
+            // The gate keeps the sender alive, so the stream waits until the client disconnects.
             let gate = StreamGate::new(move |_| {
                 let _ = &held;
                 let _ = waits.lock().unwrap().recv();

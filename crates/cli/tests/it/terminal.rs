@@ -317,7 +317,7 @@ fn a_row_is_never_wider_than_the_terminal() {
     }
     let terminal = Terminal { columns: 80, rows: 50, variables: &[("NO_COLOR", "1")] };
     let seen = terminal.show(&session, "rollback", "").unwrap();
-    // Other text is left out before the prompt is shortened.
+    // If a row is too long, other text is left out before the prompt is shortened.
     assert!(seen.contains("corner of the cart, please”  ⚠ publish"), "{seen}");
     assert!(!seen.contains("before Write"), "{seen}");
 }

@@ -126,7 +126,7 @@ fn clean_files_are_undone_although_others_conflict() {
     );
 }
 
-/// Merges the same three versions with `git merge-file` for comparison.
+/// `git merge-file` merges the same three versions, and must get the same result.
 #[test]
 fn merges_equal_those_of_git() {
     let before = (1..=40).map(|number| format!("line {number}\n")).collect::<String>();

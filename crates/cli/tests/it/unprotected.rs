@@ -125,7 +125,7 @@ fn an_ignored_file_that_an_earlier_rollback_changed_returns_to_the_chosen_moment
     agent.turn("change a", "a", "2");
     let rows = rows(&session);
     let id = |row: usize| rows[row]["id"].as_str().unwrap();
-    // Of the checkpoints so far, only those of the first turn contain the ignored file.
+    // So far, only the checkpoints of the first turn contain the ignored file.
     session.json(&["rollback", id(1)]);
     assert_eq!((session.read("a"), session.read("out/x")), ("1".into(), "1".into()));
     agent.turn("change x again", "out/x", "3");
@@ -164,7 +164,7 @@ fn a_file_that_exceeded_the_budget_is_restored_if_a_later_call_captured_it() {
     }
     let mut agent = Agent::new(&session, "s1");
     agent.hears("tidy up");
-    // Only one of the files fits into the limit. The call fails, and both files remain.
+    // The budget has room for only one of the files. The call fails, and both files remain.
     let call = agent.call("Bash", json!({ "command": "rm -rf uploads" }));
     agent.report(call.event("before_tool"));
     agent.tell(call.event("after_tool"));
@@ -228,7 +228,7 @@ fn repositories_below_a_named_directory_are_protected() {
 fn the_repository_of_the_workspace_is_protected_if_it_is_named() {
     let session = Session::new();
     make_repository(&session.project());
-    // These names match built-in exclude patterns.
+    // The name of this branch matches a built-in exclude pattern.
     run_git(&session.project(), &["branch", "build/one"]);
     let mut agent = Agent::new(&session, "s1");
     agent.hears("start again");
@@ -514,7 +514,7 @@ fn files_over_the_budget_are_reported() {
         "{said}"
     );
     assert!(!said.contains("small"), "{said}");
-    // Unlike files that can be regenerated, this file is a reason for a refusal.
+    // This file cannot be regenerated, so the call is refused.
     let event = agent.event(call.event("before_tool"));
     let output = hook(&session.base(), &["hook", "generic", "--strict"], &event);
     assert_eq!(output.status.code(), Some(1));
@@ -654,7 +654,7 @@ fn the_link_from_a_submodule_to_its_repository_is_reported() {
 #[test]
 fn repositories_beyond_the_limit_are_reported() {
     let session = Session::new();
-    // A busy machine may take longer than an agent usually waits.
+    // On a busy machine, the capture may take longer than an agent usually waits.
     configure(&session, "[checkpoints]\ntimeout_ms = 60000\n");
     for number in 0..18 {
         session.write(&format!("lib/{number}/.git/HEAD"), "ref: refs/heads/main\n");

@@ -1,4 +1,4 @@
-//! The list, a turn in full, differences, and the status.
+//! The output of `list`, `show`, `diff` and `status`.
 
 use serde_json::json;
 
@@ -278,7 +278,7 @@ $ takeback diff
     assert_eq!(view["to"], rows["checkpoints"][0]["id"]);
 }
 
-/// The word after the first checkpoint can be a second checkpoint or a path.
+/// In `takeback diff`, the word after the first checkpoint can be a second checkpoint or a path.
 #[test]
 fn a_word_that_could_be_a_checkpoint_or_a_path_is_refused() {
     let mut session = Session::new();

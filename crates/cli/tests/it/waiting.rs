@@ -1,5 +1,4 @@
-//! A workspace that another process is using: commands wait for that process, and say which one it
-//! is.
+//! Commands wait while another process is using the workspace, and name that process.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};

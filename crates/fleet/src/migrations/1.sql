@@ -20,9 +20,9 @@ CREATE TABLE takeback.machines (
     name      text NOT NULL CONSTRAINT machines_name UNIQUE,
     joined_at timestamptz NOT NULL DEFAULT now(),
     seen_at   timestamptz NOT NULL DEFAULT now(),
-    -- The version of takeback that shipped last.
+    -- The version of takeback that last shipped rows from this machine.
     version   text,
-    -- The receipt of the last batch.
+    -- The receipt of the last batch from this machine.
     receipt   text
 );
 
@@ -32,7 +32,7 @@ CREATE TABLE takeback.sessions (
     id                 text NOT NULL,
     source             text NOT NULL,
     model              text,
-    -- NULL if everything is encrypted.
+    -- The path of the workspace; NULL if everything is encrypted.
     workspace          text,
     parent             text,
     -- For a fork: the last message that it has in common with its parent.

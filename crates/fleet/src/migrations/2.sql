@@ -7,7 +7,7 @@ CREATE TABLE takeback.tasks (
     -- The machine that has or had the lease. A write under an older epoch changes no row.
     machine     integer NOT NULL REFERENCES takeback.machines,
     epoch       bigint NOT NULL,
-    -- NULL if the lease was given back.
+    -- The time at which the lease ends; NULL if the lease was given back.
     expires_at  timestamptz,
     -- The machine that wrote the last record.
     writer      integer REFERENCES takeback.machines,
@@ -21,7 +21,7 @@ CREATE TABLE takeback.tasks (
     from_epoch  bigint NOT NULL DEFAULT 0,
     state       text NOT NULL DEFAULT 'idle',
     updated_at  timestamptz NOT NULL DEFAULT now(),
-    -- The session and the directory.
+    -- The session and the directory, encoded.
     record      bytea
 );
 

@@ -13,8 +13,8 @@ pub enum Provider {
     Azure,
 }
 
-/// The keys and servers for all kinds of object storage. Of these, only those that match the
-/// address in the settings are used.
+/// The keys and servers for all kinds of object storage. Only those for the kind in the configured
+/// address are used.
 #[derive(Clone, Debug, Default)]
 pub struct StorageAccess {
     /// For addresses that begin with `s3://`.

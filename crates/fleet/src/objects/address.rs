@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::access::Provider;
 
-/// The schemes of addresses on servers.
+/// The schemes of addresses, for each kind of server.
 const SCHEMES: [(&str, Provider); 3] =
     [("s3://", Provider::S3), ("gs://", Provider::Google), ("az://", Provider::Azure)];
 

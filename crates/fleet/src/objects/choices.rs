@@ -1,5 +1,5 @@
-//! The choices of an upload: which checkpoints it uploads, which packs it no longer relies on, and
-//! which packs it merges.
+//! The decisions that an upload makes: which checkpoints it uploads, which packs it no longer
+//! relies on, and which packs it merges.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,8 +30,8 @@ pub(super) fn list_local_refs(store: &Store) -> Result<Vec<RemoteRef>, ObjectsEr
     Ok(refs)
 }
 
-/// Finds the packs that cannot be relied on: those that a verification found damaged, those whose
-/// size has changed, and those that are missing.
+/// Finds the packs in the bucket that the upload must not rely on: those that a verification found
+/// damaged, those whose size has changed, and those that are missing.
 pub(super) fn find_broken_packs(inventory: &Inventory, state: &UploadState) -> BTreeSet<String> {
     let is_broken = |(digest, size): &(&String, &u64)| {
         inventory.find_pack(digest).is_none_or(|pack| pack.size != **size)
@@ -44,10 +44,10 @@ pub(super) fn count_used(inventory: &Inventory) -> usize {
     inventory.packs.iter().filter(|pack| pack.gone.is_none()).count()
 }
 
-/// Chooses the packs to merge. If there are many packs, chooses small ones, so that each remaining
-/// pack is larger than all smaller packs together. If the packs in the bucket are much larger than
-/// those in the store, chooses all packs in the bucket, because the store may have found better
-/// deltas.
+/// Chooses the packs to merge. If there are many packs, chooses enough of the smallest ones that
+/// each remaining pack is larger than all smaller packs together. If the packs in the bucket are
+/// much larger than those in the store, chooses all packs in the bucket, because the store may have
+/// found better deltas.
 pub(super) fn choose_replaced(
     store: &Store,
     inventory: &Inventory,

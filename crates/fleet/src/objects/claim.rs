@@ -46,7 +46,7 @@ impl Objects {
             if !create {
                 return Err(ObjectsError::Empty { target: target() });
             }
-            // Another fleet may create the object at the same moment, so it is read again.
+            // Another fleet may create the object at the same moment, so the object is read again.
             let object = FleetObject {
                 version: VERSION,
                 fleet: self.identity.fleet.clone(),

@@ -1,9 +1,9 @@
-//! Deleting what this machine's checkpoints no longer need from its part of the bucket.
+//! Deleting objects that this machine's checkpoints no longer need from its part of the bucket.
 //!
-//! Deletion takes two steps. The first run creates a mark. A later run deletes what has been marked
-//! for the grace period, by the storage's clock, and is still not needed. An upload never relies on
-//! a pack with a mark. A checkpoint is marked before the packs that only it needs, so it can be
-//! pulled until its own grace period ends.
+//! Deletion takes two steps. The first run creates a mark. A later run deletes the object if it is
+//! still not needed and the mark is older than the grace period, by the storage's clock. An upload
+//! never relies on a pack with a mark. A checkpoint is marked before the packs that only it needs,
+//! so it can be pulled until its own grace period ends.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
@@ -52,7 +52,7 @@ pub struct Collected {
 }
 
 impl Objects {
-    /// Deletes what this machine's checkpoints no longer need.
+    /// Deletes the objects that this machine's checkpoints no longer need.
     pub fn collect(
         &self,
         store: &Store,
@@ -139,8 +139,8 @@ impl Objects {
         Ok(used)
     }
 
-    /// Finds the workspaces whose checkpoints come from a store that this home had earlier.
-    /// Includes workspaces about which the bucket has no facts.
+    /// Finds the workspaces whose checkpoints come from a store that this home had earlier. A
+    /// workspace about which the bucket has no facts is assumed to be one of them.
     pub(super) fn find_foreign_workspaces(
         &self,
         store: &Store,
@@ -176,7 +176,7 @@ impl Objects {
         Ok(())
     }
 
-    /// Marks packs that nothing needs any more.
+    /// Marks packs that are no longer needed.
     pub(super) fn mark_packs<'a>(
         &self,
         inventory: &Inventory,
@@ -263,7 +263,7 @@ impl Sweep<'_> {
             (true, None) => {}
             (true, Some(_)) => self.remove(&mark)?,
             (false, _) if is_due => {
-                // The index is removed first: without it, the pack is invisible.
+                // The index is removed first: without it, the pack is ignored.
                 let prefix = machine_prefix(&self.objects.identity.machine);
                 self.remove(&format!("{prefix}packs/{}", pack.name.index_file()))?;
                 self.remove(&format!("{prefix}packs/{}", pack.name.pack_file()))?;

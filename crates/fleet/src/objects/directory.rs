@@ -21,8 +21,8 @@ pub(crate) struct DirectoryBucket {
 }
 
 impl DirectoryBucket {
-    /// Opens a directory. Fails if the directory does not exist. It is never created, because files
-    /// would end up on the wrong file system if the intended one is not mounted.
+    /// Opens a directory. Fails if the directory does not exist. A missing directory is not
+    /// created: if the intended file system is not mounted, the files would end up on another one.
     pub(crate) fn open(
         root: &Path,
         bytes_per_second: Option<u64>,

@@ -46,7 +46,7 @@ pub enum ObjectsError {
     TooNew { target: String },
     #[error("{target} holds no checkpoints")]
     Empty { target: String },
-    /// Another home with the identity of this one has uploaded, or this home is an older copy.
+    /// Another home with the same identity has uploaded checkpoints, or this home is an older copy.
     #[error("the last upload under this machine's identity did not come from this home")]
     Diverged,
     #[error("another process is uploading")]

@@ -1,4 +1,4 @@
-//! The facts about workspaces in the bucket: the machine and the path that each belongs to.
+//! The facts about the workspaces in the bucket: the machine and the path of each workspace.
 
 use std::collections::{BTreeSet, HashSet};
 

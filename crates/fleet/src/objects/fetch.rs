@@ -15,8 +15,7 @@ use super::layout::{Inventory, ListedPack, RemoteRef};
 pub(super) struct Fetcher<'o> {
     objects: &'o Objects,
     machine: String,
-    /// The packs: first those without a mark, then those with one. Newer packs come before older
-    /// ones.
+    /// The packs without a mark, followed by those with one. In each group, newer packs come first.
     packs: Vec<ListedPack>,
     /// For each object, the numbers of the packs that contain it.
     places: HashMap<Oid, Vec<u32>>,
@@ -73,7 +72,7 @@ impl<'o> Fetcher<'o> {
         }
     }
 
-    /// Downloads packs that have these objects. Returns false if there are no more such packs.
+    /// Downloads packs that have these objects. Returns false if no such pack is left to download.
     pub(super) fn fetch(
         &mut self,
         wanted: &BTreeSet<Oid>,
@@ -103,7 +102,7 @@ impl<'o> Fetcher<'o> {
             let kept = self.objects.cached_index(&pack.name);
             match std::fs::copy(&kept, &index) {
                 Ok(_) => Ok(()),
-                // Another process has removed the cached index.
+                // Another process may have removed the cached index.
                 Err(_) => self.objects.fetch_index(&self.machine, &pack.name, &index),
             }
         });

@@ -1,4 +1,4 @@
-//! The keys of objects, and parsing a listing of them.
+//! The keys of objects, and parsing a listing of objects.
 //!
 //! ```text
 //! fleet.json                                                 the fleet that the bucket belongs to
@@ -11,8 +11,8 @@
 //! machines/<machine>/gone/refs/<workspace>/<seq>-<commit>    a mark: the checkpoint was deleted
 //! ```
 //!
-//! Everything is created once and never replaced. Only the machine itself writes objects below its
-//! id.
+//! Every object is created once and never replaced. Only the machine itself writes objects below
+//! its own id.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,10 +21,10 @@ use takeback_tree::{Oid, WorkspaceId};
 
 use super::bucket::{ListedObject, Listing};
 
-/// The object that names the fleet.
+/// The key of the object that identifies the fleet.
 pub(crate) const FLEET: &str = "fleet.json";
 
-/// The beginning of the keys of all workspaces.
+/// The prefix of the keys of all facts about workspaces.
 pub(crate) const WORKSPACES: &str = "workspaces/";
 
 pub(crate) fn machine_prefix(machine: &str) -> String {
@@ -65,7 +65,7 @@ impl RemoteRef {
     }
 }
 
-/// The name of a pack: the digests of the pack and of its index.
+/// The name of a pack, which consists of the digests of the pack and of its index.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct PackName {
     pub(crate) pack: String,
@@ -125,7 +125,7 @@ pub(crate) struct Inventory {
     pub(crate) gone_packs: BTreeMap<String, i64>,
     /// The numbers of the uploads.
     pub(crate) claims: BTreeSet<u64>,
-    /// The keys that takeback does not know.
+    /// The keys that have none of the forms above.
     pub(crate) strangers: Vec<String>,
     /// The size of all objects, in bytes.
     pub(crate) bytes: u64,

@@ -107,7 +107,7 @@ impl Objects {
         self.bucket.target()
     }
 
-    /// Returns the last attempts to upload. Makes no request.
+    /// Returns the outcome of the latest attempts to upload. Makes no request.
     pub fn last_upload(&self) -> LastUpload {
         LastUpload::read(&self.files)
     }

@@ -14,7 +14,8 @@ use super::error::ObjectsError;
 use super::layout::{Inventory, PackName, machine_prefix};
 use super::{Objects, stream};
 
-/// The kinds of encrypted files. A file of one kind cannot be used as another.
+/// The purpose of an encrypted file. A file that was encrypted for one purpose cannot be decrypted
+/// for another.
 #[derive(Clone, Copy)]
 pub(super) enum Purpose {
     Pack,

@@ -28,7 +28,7 @@ pub struct RemoteWorkspace {
     pub workspace: String,
     /// The path of the workspace on its machine.
     pub path: AnyPath,
-    /// True for a single file that was protected by itself.
+    /// True if the workspace is a single file.
     pub single_file: bool,
 }
 
@@ -220,7 +220,8 @@ impl Pull<'_> {
         self.fetcher.bytes
     }
 
-    /// Returns the packs and indexes that turned out to be damaged or missing so far.
+    /// Returns errors for the packs and indexes that have turned out to be damaged or missing so
+    /// far.
     pub fn damage(&self) -> &[ObjectsError] {
         &self.fetcher.damaged
     }

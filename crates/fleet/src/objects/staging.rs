@@ -1,6 +1,6 @@
-//! Packs that wait to be uploaded, in takeback's home. They survive the process: the next process
-//! uploads exactly these files, so even an upload that is cut off again and again is completed in
-//! the end.
+//! Packs that wait to be uploaded, in takeback's home. They remain when the process ends: the next
+//! process uploads exactly these files, so even an upload that is interrupted again and again is
+//! completed in the end.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

@@ -75,7 +75,7 @@ impl UploadState {
     }
 }
 
-/// The last attempts to upload.
+/// The outcome of the latest attempts to upload.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]

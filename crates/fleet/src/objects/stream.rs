@@ -10,7 +10,7 @@ use std::io::{self, Read, Write};
 use chacha20poly1305::aead::{Aead, Payload};
 use chacha20poly1305::{Key, KeyInit, XChaCha20Poly1305, XNonce};
 
-/// The beginning of an encrypted file.
+/// The bytes that every encrypted file begins with.
 const MAGIC: &[u8; 8] = b"tkbkpk01";
 
 /// The number of random bytes in a nonce.

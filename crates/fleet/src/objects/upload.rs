@@ -1,9 +1,9 @@
 //! Uploading this machine's checkpoints.
 //!
 //! Objects are created in the same order as in a store: packs, then their indexes, then the refs
-//! that need them. After every request, the bucket is consistent, and another upload continues from
-//! there. Nothing in the local store is changed. While a pack is being sent, another thread builds
-//! the next one.
+//! that need them. After every request, the bucket is consistent, and the next upload can continue
+//! from there. Nothing in the local store is changed. While a pack is being sent, another thread
+//! builds the next one.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -25,14 +25,15 @@ use super::staging::StagedPack;
 use super::state::{LastUpload, UploadState};
 use crate::Encrypt;
 
-/// The size in bytes at which another pack is begun. It is limited because a reader downloads whole
+/// The size in bytes at which a new pack is begun. It is limited because a reader downloads whole
 /// packs. Tests use a smaller size.
 const MAX_PACK: u64 = if cfg!(test) { 1 << 20 } else { 32 << 20 };
 
-/// The maximum number of times that an upload begins again because there are new checkpoints.
+/// The maximum number of times that an upload is repeated because checkpoints were added meanwhile.
 const MAX_ROUNDS: usize = 5;
 
-/// The number of finished packs at which the builder waits for the sender.
+/// The maximum number of finished packs in the queue for the sender. The builder waits while the
+/// queue is full.
 const READY_PACKS: usize = 2;
 
 /// The number of small objects that are created at the same time.
@@ -277,8 +278,8 @@ impl Objects {
         })
     }
 
-    /// Uploads packs, each followed by its index, and remembers them. Each pack comes with the
-    /// total size of all packs, as far as that size is known by then.
+    /// Uploads packs, each followed by its index, and records them in `state`. Each pack comes with
+    /// an estimate of the total size of all packs.
     fn send_packs(
         &self,
         packs: impl Iterator<Item = (StagedPack, u64)>,
@@ -324,8 +325,8 @@ impl Objects {
             (pack.name.index_file(), pack.index_size, &pack.name.index),
         ];
         if is_broken {
-            // The files that have these names now are damaged. The index is removed first: without
-            // it, a pack is invisible.
+            // The existing files with these names are damaged. The index is removed first: without
+            // it, the pack is ignored.
             for (file, ..) in files.iter().rev() {
                 self.bucket.remove(&format!("{prefix}{file}"))?;
             }
@@ -340,8 +341,8 @@ impl Objects {
         Ok(())
     }
 
-    /// Lists the objects in the packs of the bucket, except in broken packs and in those that are
-    /// to be replaced or deleted.
+    /// Lists the objects in the packs of the bucket. Leaves out packs that are broken, and packs
+    /// that are to be replaced or deleted.
     fn list_objects(
         &self,
         plan: &ExportPlan<'_>,

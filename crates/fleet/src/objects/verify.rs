@@ -23,13 +23,13 @@ pub struct VerifiedObjects {
     pub checkpoints: u64,
     /// The number of objects that are intact.
     pub objects: u64,
-    /// The size of everything that was read.
+    /// The size of everything that was read, in bytes.
     pub bytes: u64,
     /// The objects that are damaged or missing, each with the reason.
     pub damaged: Vec<String>,
     /// The checkpoints that cannot be restored completely from the bucket.
     pub affected: Vec<Affected>,
-    /// The keys that takeback did not write.
+    /// The keys of objects that takeback did not create.
     pub strangers: Vec<String>,
 }
 
@@ -43,7 +43,7 @@ pub struct Affected {
     pub workspace: Option<AnyPath>,
     /// The number of the checkpoint.
     pub seq: u64,
-    /// The number of files and directories that are lost; `None` if all are.
+    /// The number of files and directories that are lost; `None` if all of them are lost.
     pub lost: Option<u64>,
 }
 

@@ -145,7 +145,8 @@ fn measure_appends(server: &Server, key: &str) {
             let key = Some(key.to_owned());
             machine.join(&JoinOptions { key, ..JoinOptions::default() }).unwrap();
             let journal = FleetJournal::new(machine.fleet()).unwrap();
-            // After this, the journal needs nothing more from the machine's home.
+            // The first request reads all the files of the machine's home that the journal needs.
+            // The home is deleted when `machine` is dropped.
             journal.list().unwrap();
             journal
         })
@@ -188,7 +189,8 @@ fn step(seq: i64) -> LogRecord {
     LogRecord { tree: None, content: LogContent::Step(Box::new(step)) }
 }
 
-/// Measures the rows and bytes of an hour of an agent's work: 30 turns with 8 calls each.
+/// Measures the rows and bytes that an agent produces in an hour of work: 30 turns with 8 calls
+/// each.
 fn measure_hour(server: &Server, key: &str) {
     let mut machine = Machine::new("hour", &server.address());
     let key = Some(key.to_owned());

@@ -39,7 +39,7 @@ impl Random {
         (self.next_number() % limit as u64) as usize
     }
 
-    /// Returns a length: half of them are shorter than 3.5 KB, and a few are far longer.
+    /// Returns a random length. Half of the lengths are below 3.5 KB, and a few are far above.
     fn length(&mut self) -> usize {
         let sum: f64 = (0..12).map(|_| self.below(1 << 20) as f64).sum();
         let normal = sum / f64::from(1 << 20) - 6.0;

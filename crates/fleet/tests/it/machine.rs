@@ -59,7 +59,7 @@ impl Machine {
         self.fleet().join(&mut self.ledger, options)
     }
 
-    /// Joins with a key.
+    /// Joins the fleet with its key.
     pub(crate) fn join_with(&mut self, key: &str) -> Result<Joined, FleetError> {
         self.join(&JoinOptions { key: Some(key.into()), ..JoinOptions::default() })
     }

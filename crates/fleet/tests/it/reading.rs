@@ -229,8 +229,8 @@ fn old_messages_are_found_behind_twenty_thousand_newer_ones() {
     }
     machine.sync().unwrap();
     let fleet = machine.fleet();
-    // Two queries with a rare word, a rare combination of frequent words, a phrase, a word on both
-    // sides of the boundary, a frequent word, and an unknown word.
+    // In this order: two queries with a rare word, then a rare combination of frequent words, a
+    // phrase, a word on both sides of the boundary, a frequent word, and an unknown word.
     for query in ["10", "message 123", "red herring", "\"red herring\"", "blue", "red", "green"] {
         let options = SearchOptions { limit: 50, ..SearchOptions::default() };
         let found = fleet.search(query, &options, &|| false).unwrap();

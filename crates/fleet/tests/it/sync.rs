@@ -50,7 +50,7 @@ fn a_shipment_waits_until_another_process_has_shipped() {
     machine.say("claude:a", "user", "one");
     let path = machine.home().join("fleet/lock");
     *HELD.lock().unwrap() = FileLock::try_exclusive(&path).unwrap();
-    // The other process is done as soon as this process has to wait.
+    // The other process finishes as soon as this process has to wait.
     let on_wait = |_| drop(HELD.lock().unwrap().take());
     let fleet = open_waiting(machine.home(), &machine.settings, on_wait);
     fleet.sync(&mut machine.ledger, at(1_000), &|_| {}).unwrap();

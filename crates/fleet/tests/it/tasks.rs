@@ -90,7 +90,8 @@ fn the_task_of_a_killed_machine_continues_elsewhere_and_runs_nothing_twice() {
     assert!(conversation.last().unwrap().contains("unknown whether"), "{conversation:?}");
     assert_eq!(fs::read_to_string(&log).unwrap(), "run\n");
 
-    // The first machine comes back. It had made no other steps, so it only catches up.
+    // The first machine comes back. It has made no steps that the other machine lacks, so it only
+    // catches up.
     let error = a.resume("t1").map(drop).unwrap_err();
     assert!(matches!(error, TaskError::Elsewhere { .. }), "{error:?}");
     let adopted = a.adopt("t1", true).unwrap();

@@ -1,4 +1,4 @@
-//! Encrypted connections, with certificates of an authority that exists only in the test.
+//! Encrypted connections, with certificates issued by an authority that exists only in the test.
 
 use std::fs;
 use std::io::Write;
@@ -10,7 +10,7 @@ use takeback_fleet::{FleetError, JoinOptions};
 use crate::machine::{Machine, shipped_messages};
 use crate::server::Server;
 
-/// An authority, made by the program `openssl`.
+/// A certificate authority, created with the program `openssl`.
 struct Authority {
     directory: tempfile::TempDir,
 }
@@ -29,7 +29,7 @@ commonName = supplied
 ";
 
 impl Authority {
-    /// Creates the authority. Returns `None`, and says so, if `openssl` is not installed.
+    /// Creates the authority. If `openssl` is not installed, says so and returns `None`.
     fn new() -> Option<Authority> {
         if Command::new("openssl").arg("version").output().is_err() {
             let _ = writeln!(std::io::stderr(), "skipped: openssl is not installed");

@@ -49,7 +49,7 @@ impl Worker {
         self.watched_agent(&Arc::default())
     }
 
-    /// Builds an agent that writes down why a task waits.
+    /// Builds an agent that adds the reason for each wait to `waits`.
     pub(crate) fn watched_agent(&self, waits: &Arc<Mutex<Vec<String>>>) -> Arc<Agent> {
         let waits = waits.clone();
         let on_wait = move |because: &str| waits.lock().unwrap().push(because.to_owned());

@@ -312,7 +312,7 @@ fn checkpoints_that_hermes_rewrote_are_recognized() {
     assert_eq!((added.pins.len(), added.known), (2, 2));
     let all = ["before terminal: one\ntwo", "same", "same", "same", "new", "newer"];
     assert_eq!(fixture.list_reasons(&project), all);
-    // If no known checkpoint is left in Hermes, the new ones come last.
+    // If Hermes no longer has any of the imported checkpoints, the new ones come last.
     commit("e", "newest");
     fixture.drop_oldest(&project, 1);
     fixture.import_all(&fixture.checkpoints());
@@ -338,7 +338,7 @@ fn archives_come_before_newer_layouts() {
 
     let archive = checkpoints.join("legacy-20260101-000000");
     assert_eq!(find_projects(&archive).projects[0].histories.len(), 1);
-    // Checkpoints that are imported later are placed before and after the first ones.
+    // The second import places its checkpoints before and after those of the first import.
     fixture.import_all(&checkpoints.join("legacy-20260202-000000"));
     fixture.import_all(&checkpoints);
     assert_eq!(fixture.list_reasons(&project), ["1", "2", "3", "4", "5"]);

@@ -323,7 +323,7 @@ impl Database {
     fn after_write(&mut self) {
         self.writes = self.writes.wrapping_add(1);
         if self.writes.is_multiple_of(WRITES_PER_LOOK) && self.log_length() > LOG_MOST {
-            // Other writers wait for this as they do for any other write.
+            // Moving the log makes other writers wait, as any write does.
             self.deadline.set(Duration::from_millis(20));
             self.move_log("FULL");
         }

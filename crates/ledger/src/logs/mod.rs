@@ -316,7 +316,7 @@ pub struct MessageOrigin {
     pub seq: i64,
     pub turn: i64,
     pub role: String,
-    /// `None` if the message has not been found in the agent's log.
+    /// The agent's own id; `None` if the message has not been found in the agent's log.
     pub origin: Option<String>,
     /// True if the message was taken back.
     pub undone: bool,

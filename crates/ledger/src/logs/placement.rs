@@ -125,7 +125,8 @@ impl Conversation<'_> {
         Ok(())
     }
 
-    /// Moves past a stored message, and updates the message and its turn.
+    /// Moves the appender past a stored message. Updates the turn number of the message, and stores
+    /// the turn again if the message begins one.
     fn keep_stored(&mut self, message: &MessageRecord, number: i64) -> Result<(), LedgerError> {
         if number <= self.base {
             return Ok(());

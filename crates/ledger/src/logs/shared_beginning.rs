@@ -228,7 +228,8 @@ impl<'t> Reader<'t> {
             ("calls", "turn", turns, turn),
             ("effects", "turn", turns, turn),
         ] {
-            // A number must be free when it is assigned, so negative numbers are used in between.
+            // A number must be free when it is assigned, so the rows are first given negative
+            // numbers.
             let away = format!(
                 "UPDATE {table} SET {column} = -({column} + ?2)
                  WHERE session = ?1 AND {column} > ?3"

@@ -364,7 +364,8 @@ fn read_message(row: &Row<'_>) -> rusqlite::Result<StoredMessage> {
     let (seq, role, structured) = (cells.next()?, cells.next()?, cells.next()?);
     let content = cells.next_text()?;
     let content = content.map(|text| if structured { parse_json(text) } else { Value::from(text) });
-    // Rust evaluates the fields of a struct expression in the order in which they are written.
+    // Rust evaluates the fields of a struct expression in the order in which they are written, so
+    // the columns are read in order.
     let mut message = MessageRecord {
         seq,
         role,

@@ -55,8 +55,8 @@ const MARKED_AT_ONCE: usize = 4096;
 pub enum Announced {
     /// The batch may be shipped.
     Accepted,
-    /// The last batch in the fleet was not shipped from this ledger, or this ledger no longer knows
-    /// it.
+    /// The last batch in the fleet was not shipped from this ledger, or this ledger has lost its
+    /// record of that batch.
     Foreign,
 }
 

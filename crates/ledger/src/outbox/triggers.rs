@@ -34,8 +34,8 @@ const TABLES: &str = "
         sending TEXT
     );";
 
-/// Writes the statement that creates a trigger to mark deleted tasks. Deleted tasks are marked
-/// because the fleet may also have their journals.
+/// Writes the statement that creates the trigger for deleted tasks. The trigger marks them because
+/// the fleet may have their journals.
 fn mark_deleted_tasks() -> String {
     format!(
         "CREATE TRIGGER outbox_tasks_delete AFTER DELETE ON tasks BEGIN
@@ -52,7 +52,8 @@ struct Watched {
     kind: Kind,
     /// The column with the key of the session.
     session: &'static str,
-    /// The column that identifies the row in its session, or `0` if the session has only one item.
+    /// The column that identifies the row in its session, or `0` if all rows of a session share one
+    /// mark.
     item: &'static str,
 }
 
@@ -162,7 +163,7 @@ pub(super) fn drop_all(connection: &Connection) -> rusqlite::Result<()> {
 
 /// Marks all rows of sessions that are older than the outbox, beginning after the session `marked`,
 /// until at least `least` rows are marked. Returns the key of the last session whose rows are
-/// marked, or `None` if no session was left.
+/// marked, or `None` if there are no such sessions.
 pub(super) fn mark_sessions(
     connection: &Connection,
     marked: i64,

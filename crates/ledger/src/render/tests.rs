@@ -236,7 +236,7 @@ fn nasty_texts() -> impl Strategy<Value = Vec<String>> {
         "(```|````|~~~|## user|<!--|-->|</details>|</pre>|<script>|\n| |&lt;|> ){0,6}",
         any::<String>(),
     ];
-    // Each string starts with a letter, so that none is blank and left out.
+    // Each string starts with a letter, because blank strings are left out of the page.
     prop::collection::vec(nasty.prop_map(|text| format!("q{text}")), 7)
 }
 

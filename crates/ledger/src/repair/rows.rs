@@ -12,7 +12,7 @@ use crate::threads::THREAD_TABLES;
 use crate::verify::SESSION_TABLES;
 use crate::{LedgerError, turns};
 
-/// A table as this version creates it.
+/// A table of the new database.
 struct Table {
     name: String,
     /// For each column: its name, its declared type, and true if it allows NULL.

@@ -64,7 +64,7 @@ impl Writer {
             calls.into_iter().map(|call| (self.ids.assign_id(&call.id), call)).collect();
         let blocks = parts.into_iter().map(assistant_block);
         self.add_blocks(Role::Assistant, blocks.chain(calls.iter().map(tool_use)).collect());
-        // Results come before anything else from the user.
+        // The results must come before anything else in the user message.
         self.add_blocks(Role::User, calls.into_iter().map(tool_result).collect());
         if !media.is_empty() {
             self.add_blocks(Role::User, with_note("[from the assistant]", media));

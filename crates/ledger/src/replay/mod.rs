@@ -2,8 +2,8 @@
 //!
 //! The stored messages may have any form: the agent may have been killed in the middle of the
 //! session, an importer may have left odd data, and the blocks may be those of another API. The
-//! result is always valid for the API. There are three steps: `reading` understands every form,
-//! `pairing` matches each call with its result, and one writer per API writes the request.
+//! result is always valid for the API. There are three steps: `reading` reads messages of every
+//! form, `pairing` matches each call with its result, and one writer per API writes the request.
 //!
 //! Text for which the API has no field becomes user text, with a note about where it came from.
 //! Nothing is lost silently. Only the following is left out: `session_meta` messages (agents' notes

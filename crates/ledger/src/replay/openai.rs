@@ -88,8 +88,8 @@ impl Writer {
         later.into_iter().for_each(|(note, media)| self.add_media(&note, media));
     }
 
-    /// Adds images and documents. The API allows them only in user messages, so those from other
-    /// roles get a separate user message.
+    /// Adds images and documents. The API allows them only in user messages, so images and
+    /// documents from other roles are put into a separate user message.
     fn add_media(&mut self, note: &str, media: Vec<Part>) {
         if !media.is_empty() {
             self.add_user(std::iter::once(Part::Text(note.to_owned())).chain(media).collect());

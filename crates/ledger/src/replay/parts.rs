@@ -157,7 +157,7 @@ fn split_data_url(url: &str) -> Option<(&str, &str)> {
 }
 
 fn base64_image(media_type: &str, data: &str) -> Option<ImageSource> {
-    // A common mistake, which Anthropic's API rejects.
+    // `image/jpg` is a common mistake, which Anthropic's API rejects.
     let media_type = if media_type == "image/jpg" { "image/jpeg" } else { media_type };
     (IMAGE_TYPES.contains(&media_type) && is_base64(data))
         .then(|| ImageSource::Base64 { media_type: media_type.to_owned(), data: data.to_owned() })

@@ -159,7 +159,7 @@ impl Content {
         self.parts.iter().any(|part| matches!(part, Part::Text(_)))
     }
 
-    /// Adds the text of Codex items. Some messages have their text only there.
+    /// Adds the text of Codex items. Some messages have their text only in these items.
     fn add_codex_text(&mut self, items: Option<&Value>) {
         let items = items.and_then(Value::as_array).into_iter().flatten();
         for block in items.flat_map(|item| list_blocks(item.get("content"))) {

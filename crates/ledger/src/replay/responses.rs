@@ -47,7 +47,8 @@ impl Default for Writer {
 }
 
 impl Writer {
-    /// Adds system text: before the conversation as instructions, later as a message.
+    /// Adds system text. Before the first message it becomes instructions; later it becomes a
+    /// message.
     fn add_system(&mut self, role: &str, parts: Vec<Part>) {
         let (texts, media) = parts::separate_media(parts);
         if self.input.is_empty() {
@@ -136,8 +137,8 @@ impl Writer {
         }
     }
 
-    /// Adds images and documents. The API allows them only in user messages, so those from other
-    /// roles get a separate user message.
+    /// Adds images and documents. The API allows them only in user messages, so images and
+    /// documents from other roles are put into a separate user message.
     fn add_media(&mut self, note: &str, media: Vec<Part>) {
         if !media.is_empty() {
             self.add_user(std::iter::once(Part::Text(note.to_owned())).chain(media).collect());

@@ -11,7 +11,8 @@ use crate::{MessageRecord, Time};
 /// are more matches, only the newest are ranked.
 const MAX_RANKED: usize = 200;
 
-/// The number of bytes of text after which a search stops as soon as it has enough matches to show.
+/// A search that has read more bytes of text than this stops as soon as it has enough matches to
+/// show.
 const ENOUGH_READ: usize = 512 << 10;
 
 /// A search in messages that the caller provides, newest first. The messages can be stored

@@ -48,7 +48,7 @@ impl Folder {
         }
     }
 
-    /// Adds text that only needs to be lowercased, as most text does.
+    /// Adds text that folding only converts to lower case. Most text is of this kind.
     fn push_plain(&mut self, plain: &str, at: usize) {
         let start = self.out.len();
         self.out.push_str(plain);
@@ -90,8 +90,8 @@ impl Folder {
 /// single spaces between them. The last letter before a non-ASCII character is left out, because a
 /// mark that belongs to it may follow.
 fn plain_length(bytes: &[u8]) -> usize {
-    /// The number of bytes per step. It is large enough for the compiler to compare many bytes at
-    /// once.
+    /// The number of bytes that are checked per step. It is large enough for the compiler to
+    /// compare many bytes at once.
     const CHUNK: usize = 32;
     let is_plain = |byte: u8, before: u8| {
         matches!(byte, 0..=8 | 14..=127) & !((byte == b' ') & (before == b' '))

@@ -36,7 +36,8 @@ const SEARCHED_TAIL: i64 = 16;
 const VERY_LONG_TAIL: i64 = 512;
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The number of bytes of unindexed text above which a process indexes what it has appended.
+/// If a process has written more bytes of text than this since the index was last complete, it
+/// indexes the messages that it appends.
 const MAX_TAIL_BYTES: usize = 32 << 10;
 
 /// The time that indexing a slice may take. Other writers have to wait that long.
@@ -74,8 +75,8 @@ impl Ledger {
         }
     }
 
-    /// Indexes slices of the tail after `added` messages were added, until that many messages or
-    /// the whole tail is indexed.
+    /// Indexes slices of the tail after `added` messages were added, until that many messages are
+    /// indexed or the tail is empty.
     pub(crate) fn index_after_bulk(&mut self, added: usize) {
         let mut indexed = 0;
         while indexed < added.max(1) {
@@ -243,7 +244,7 @@ pub(crate) fn forget_session(connection: &Connection, key: i64) -> Result<(), Le
         }
     }
     // SQLite will reuse the ids of the last messages once they are deleted, so these ids must no
-    // longer count as indexed.
+    // longer be treated as indexed.
     connection.execute(
         "UPDATE search_state SET indexed = min(indexed, ifnull(
              (SELECT id FROM messages WHERE session <> ?1 ORDER BY id DESC LIMIT 1), 0))",

@@ -24,7 +24,8 @@ impl IndexQuery {
         })
     }
 
-    /// Formats the query with other operators and tokens.
+    /// Formats the query. `and` and `or` are the operators, with the spaces around them. `token`
+    /// formats a token; its second argument is true if the token may be longer.
     pub fn format(&self, and: &str, or: &str, token: &dyn Fn(&str, bool) -> String) -> String {
         let join = |parts: &[IndexQuery], operator: &str| {
             let parts: Vec<String> = parts.iter().map(|part| part.format(and, or, token)).collect();

@@ -108,7 +108,8 @@ impl Node {
 fn require_all(nodes: &[Node]) -> Option<IndexQuery> {
     /// The maximum number of tokens, and of groups, in the index query. If there are more, the
     /// query keeps whole words rather than prefixes, and long tokens rather than short ones,
-    /// because these are usually rarer. No result is wrong, because each message is checked anyway.
+    /// because these are usually rarer. Leaving out the rest does not change the results, because
+    /// each message is checked anyway.
     const MOST: usize = 12;
     let terms = nodes.iter().filter_map(|node| match node {
         Node::Term(term) => Some(term),

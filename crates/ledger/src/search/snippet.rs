@@ -49,7 +49,7 @@ fn push_line(out: &mut String, text: &str) {
 
 /// Finds the occurrences of all terms in the text, in order and without overlaps.
 fn find_matches(query: &Query, text: &str) -> Vec<Range<usize>> {
-    /// The maximum number of matches per term. No snippet can show as many.
+    /// The maximum number of matches per term. No snippet is long enough to show more.
     const MOST: usize = 200;
     let (folded, starts) = fold_mapped(text);
     let mut found: Vec<Range<usize>> = Vec::new();

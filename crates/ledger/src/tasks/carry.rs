@@ -25,7 +25,7 @@ impl Ledger {
         let mut next = Some(task.session.clone());
         while let Some(session) = next {
             let transcript = match self.transcript(&session) {
-                // The user has deleted the session that a summary summarizes.
+                // The user has deleted the parent session, so only its summary is left.
                 Err(LedgerError::NoSuchSession(_)) if !sessions.is_empty() => break,
                 transcript => transcript?,
             };
@@ -177,8 +177,8 @@ impl Ledger {
         })
     }
 
-    /// Gives a task and its session new ids, so that another history of the task can take its
-    /// place. Returns the new id of the session.
+    /// Gives a task and its session new ids, so that another history of the task can use the old
+    /// ids. Returns the new id of the session.
     pub fn set_task_aside(
         &mut self,
         lease: &mut Lease,

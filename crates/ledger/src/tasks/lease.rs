@@ -21,7 +21,8 @@ impl Lease {
         &self.task
     }
 
-    /// Returns the number of this lease, which is higher than that of the lease before it.
+    /// Returns the number of this lease, which is higher than the numbers of the task's earlier
+    /// leases.
     pub fn epoch(&self) -> i64 {
         self.epoch
     }

@@ -153,8 +153,8 @@ fn delete_states(transaction: &Transaction<'_>, states: &BTreeSet<i64>) -> Resul
     Ok(())
 }
 
-/// Deletes the row of a state and its channels. Returns the values of the channels, which may now
-/// be unused.
+/// Deletes the row of a state and its channels. Returns the keys of the channels' values, which may
+/// now be unused.
 pub(super) fn delete_state_row(
     transaction: &Transaction<'_>,
     state: i64,
@@ -167,7 +167,7 @@ pub(super) fn delete_state_row(
     Ok(values)
 }
 
-/// Deletes the given values, except those that a state uses.
+/// Deletes the values with these keys, except those that a state still uses.
 pub(super) fn delete_unused_values(
     transaction: &Transaction<'_>,
     values: &[i64],

@@ -42,7 +42,7 @@ pub struct ThreadPosition {
     pub number: i64,
 }
 
-/// A part of a list of states.
+/// A page of a list of states.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ThreadPage {
     /// The states, by descending id.

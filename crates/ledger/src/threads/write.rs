@@ -10,9 +10,10 @@ use super::{
 use crate::{Ledger, LedgerError, Time};
 
 impl Ledger {
-    /// Stores a state. A state with the same id is replaced. Returns the channels whose values the
-    /// caller must add, because the parent does not have them in the given version. If there are
-    /// such channels, nothing is stored.
+    /// Stores a state, replacing any state with the same id. A channel without a value takes its
+    /// value from the parent or the replaced state, if one of them has the channel in the same
+    /// version. Returns the channels whose values are still missing. If there are any, nothing is
+    /// stored.
     pub fn put_thread_state(
         &mut self,
         state: &ThreadState,
@@ -219,7 +220,7 @@ fn insert_state(
     Ok(transaction.last_insert_rowid())
 }
 
-/// Fails if a state with its values would not fit into an answer.
+/// Fails if a state with its values is too large for an answer.
 fn check_size(transaction: &Transaction<'_>, key: i64) -> Result<(), LedgerError> {
     let size: i64 = transaction
         .prepare_cached(

@@ -1,9 +1,9 @@
 //! The contract that both the ledger and the fleet's database fulfill when they answer queries.
 //!
 //! All writes go to the ledger. A fleet offers only three operations: it lists sessions, searches
-//! messages and adds up usage. Reading a whole session, resolving the beginning of an id,
-//! suggestions for misspelled words, rewinding, forking, titles, tasks and threads are operations
-//! of the ledger alone.
+//! messages and adds up usage. Only the ledger offers the other operations: reading whole sessions,
+//! resolving the beginning of an id, suggesting corrections for misspelled words, rewinding,
+//! forking, and everything about titles, tasks and threads.
 
 pub(crate) mod lists;
 pub(crate) mod oracle;
@@ -37,7 +37,7 @@ pub(crate) trait Backend {
 /// A part of the contract. It gets a backend without any sessions.
 pub(crate) type Part = fn(&mut dyn Backend);
 
-/// The contract.
+/// The parts of the contract, with their names.
 pub(crate) const PARTS: &[(&str, Part)] = &[
     ("filters", search::a_search_filters_and_shows_the_messages_around_a_match),
     ("workspaces", search::on_request_only_the_sessions_of_a_workspace_are_searched),

@@ -171,7 +171,7 @@ fn find_by_search(backend: &mut dyn Backend, query: &str) -> BTreeSet<i64> {
     outcome.results.iter().map(|hit| hit.message).collect()
 }
 
-/// Calls `check` with generated values. For each call, the backend has no sessions.
+/// Calls `check` with generated values. Deletes all sessions of the backend before each call.
 fn check_cases<T: std::fmt::Debug>(
     backend: &mut dyn Backend,
     cases: u32,

@@ -56,7 +56,7 @@ pub(crate) fn on_request_only_the_sessions_of_a_workspace_are_searched(backend: 
     for _ in 0..2 {
         let found = backend.search("needle", &options).results;
         assert_eq!(found.iter().map(|hit| hit.session.as_str()).collect::<Vec<_>>(), ["b"]);
-        // The result is the same if the ledger's search uses its index.
+        // In the second round, the ledger searches its index. The result must be the same.
         backend.ledger().optimize(&|_| {}).unwrap();
     }
 }

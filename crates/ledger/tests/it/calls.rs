@@ -164,7 +164,7 @@ fn looking_up_many_calls_at_once_finds_the_same_turns_as_looking_up_each_call() 
         ("a \"quoted\" \\ id", Some(2)),
         ("only a result", Some(3)),
         (long.as_str(), Some(3)),
-        // The turns of the following calls are determined by the time of the call.
+        // For each of the following calls, the time of the call determines the turn.
         ("twice", Some(2)),
         ("unknown", Some(2)),
         ("inner", Some(2)),

@@ -62,8 +62,8 @@ fn a_deletion_after_a_repair_overwrites_the_text() {
     damage_index_page(&path);
     let test = "a_deletion_after_a_repair_overwrites_the_text";
     assert!(start_repair(test, &path).wait().unwrap().success());
-    // This read opens the new file. Only the next write sets up the connection to overwrite deleted
-    // text.
+    // This read opens the new file. The next write then configures the connection so that deleted
+    // text is overwritten.
     assert_eq!(all_texts(&ledger, "s"), ["before the repair"]);
     let has_text = || {
         let bytes = fs::read(&path).unwrap();
@@ -90,7 +90,7 @@ fn a_reader_notices_that_the_ledger_was_repaired() {
         .append("s", &[message("user", "after the repair")], at(6))
         .unwrap();
     assert_eq!(all_texts(&ledger, "s"), ["before the repair", "after the repair"]);
-    // The reader and the writer share the connection to the new file.
+    // The write uses the connection to the new file that the read has opened.
     ledger.append("s", &[message("user", "by the open ledger")], at(7)).unwrap();
     let fresh = Ledger::open(&path, &LedgerOptions::default()).unwrap();
     assert_eq!(
@@ -128,8 +128,8 @@ fn a_repair_waits_until_the_ledger_is_closed() {
     fixture.ledger.optimize(&|_| {}).unwrap();
     let path = fixture.path();
     let Fixture { directory: _directory, ledger } = fixture;
-    // The lock that SQLite holds on an open database is lost when this process opens and closes the
-    // file again, as `damage_index_page` does.
+    // When a process opens and closes a database file, it loses all its locks on the file. So the
+    // ledger is closed while `damage_index_page` does this.
     drop(ledger);
     damage_index_page(&path);
     let ledger = Ledger::open(&path, &LedgerOptions::default()).unwrap();

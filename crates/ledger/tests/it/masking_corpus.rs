@@ -18,8 +18,8 @@ const HARMLESS: &str = include_str!("../fixtures/secrets/harmless.txt");
 /// The number of times that each template is filled, each time with different characters.
 const FILLS: u64 = 5;
 
-/// The maximum number of characters of a secret that may remain. So few characters are useless to a
-/// reader.
+/// The maximum number of characters of a secret that may remain after masking. So few characters
+/// are useless to a reader.
 const REMAINDER: usize = 7;
 
 #[test]
@@ -177,7 +177,7 @@ impl Random {
         (self.0 >> 20) as usize % limit
     }
 
-    /// Generates the text for a placeholder. Returns `None` if there is no such kind.
+    /// Generates the text for a placeholder. Returns `None` for an unknown kind.
     fn text(&mut self, kind: char, length: usize) -> Option<String> {
         const LETTERS: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
         let alphabet = match kind {

@@ -30,7 +30,7 @@ struct SessionCopy {
 
 impl Copy {
     /// Ships one batch of about `rows` rows. If `is_killed` is true, the shipper dies before it
-    /// learns that the batch has arrived. Returns false if nothing was left.
+    /// learns that the batch has arrived. Returns false if there was nothing left to ship.
     fn ship(&mut self, ledger: &mut Ledger, rows: usize, is_killed: bool) -> bool {
         self.batches += 1;
         let receipt = self.batches.to_string();
@@ -321,8 +321,8 @@ fn a_repaired_ledger_ships_everything_again_and_deletes_nothing() {
     assert_eq!(count_rows(&path, "outbox"), 0);
 }
 
-/// Until the outbox is created again, its length tells callers that there is something to ship. A
-/// deletion that has not been shipped by then is still shipped afterwards.
+/// The length of an outbox of an earlier version tells callers that there is something to ship.
+/// When the outbox is created again, it keeps the marks of deletions.
 #[test]
 fn an_outbox_of_an_earlier_version_is_created_again_without_forgetting_deletions() {
     let mut fixture = Fixture::with_three_turns();

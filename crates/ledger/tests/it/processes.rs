@@ -126,7 +126,7 @@ fn readers_do_not_wait_for_a_writer() {
     assert_eq!(fixture.ledger.messages("s", MessageFilter::All).unwrap().len(), 1);
     let found = fixture.ledger.search("before", &SearchOptions::default()).unwrap();
     assert_eq!(found.total, 1);
-    // A process that starts now can also read.
+    // A process that opens the ledger only now can read it, too.
     let options = impatient();
     let late = Ledger::open(&fixture.path(), &options).unwrap();
     assert_eq!(late.messages("s", MessageFilter::All).unwrap().len(), 1);

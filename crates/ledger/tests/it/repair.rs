@@ -56,7 +56,8 @@ fn assert_sound(path: &Path, before: &BTreeMap<String, Transcript>) -> usize {
         messages += now.messages.len();
         for message in &now.messages {
             let text = message.content.as_ref().and_then(Value::as_str).unwrap();
-            // A session whose own row is lost has a new id, but its messages begin with its old id.
+            // If the row of a session was lost, the session has a new id, but the text of its
+            // messages begins with the old id.
             let original = &before[&text[..1]].messages[message.seq as usize - 1];
             // If the last page of a long message is overwritten with zeros, SQLite reads the zeros
             // as part of the text.

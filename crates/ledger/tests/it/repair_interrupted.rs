@@ -70,7 +70,7 @@ fn a_repair_that_was_cut_off_is_finished() {
 #[test]
 fn opening_a_ledger_during_a_repair_waits_for_the_new_one() {
     if let Some((path, _)) = child_arguments() {
-        // Opening may also be refused while the new database is being put in place.
+        // Opening the ledger fails if the new database is being put in place at that moment.
         let mut ledger = loop {
             match Ledger::open(&path, &LedgerOptions::default()) {
                 Err(OpenError::Unfinished { .. }) => std::thread::yield_now(),
@@ -138,8 +138,8 @@ fn a_second_repair_does_not_change_the_repaired_ledger() {
             let test = "repair_interrupted::a_second_repair_does_not_change_the_repaired_ledger";
             let spawned = run_again(test, &path, "").stdout(Stdio::null()).spawn().unwrap();
             *child.borrow_mut() = Some(spawned);
-            // This gives the child time to wait for the lock. Without the pause, the test is weaker
-            // but not wrong.
+            // This gives the child time to begin waiting for the lock. Without the pause, the test
+            // is weaker but not wrong.
             std::thread::sleep(Duration::from_millis(500));
         }
     })

@@ -49,7 +49,7 @@ fn a_conversation_that_has_continued_cannot_be_unrewound() {
     fixture.say("s", "user", "other");
     assert!(matches!(fixture.ledger.unrewind("s", at(12)), Err(LedgerError::WentOn(_))));
     assert_eq!(fixture.current_texts("s"), ["ask1", "answer1", "ask2", "answer2", "other"]);
-    // The rewind of the new turn can be reversed.
+    // A rewind of the new turn can be reversed.
     fixture.ledger.rewind_turns("s", 1, at(13)).unwrap();
     fixture.ledger.unrewind("s", at(14)).unwrap();
     assert_eq!(fixture.current_texts("s").last().unwrap(), "other");
@@ -135,7 +135,8 @@ fn a_rewind_is_reversed_even_if_the_conversation_has_continued() {
     assert_eq!(fixture.current_texts("s"), with_fourth);
 }
 
-/// After each move, compares the conversation with the one that was recorded at that point.
+/// Moves the end of a conversation at random. After each move, compares the conversation with the
+/// list of messages that it should contain.
 #[test]
 fn a_conversation_can_return_to_every_earlier_point() {
     for seed in 1..40_u64 {

@@ -224,7 +224,7 @@ fn files_that_cannot_be_imported_do_not_replace_each_other() {
 fn an_unreadable_spool_does_not_lose_later_events() {
     let mut fixture = Fixture::new();
     fixture.create_session("s");
-    // There is a directory where a file should be.
+    // A directory with the name of a spool file makes the spool unreadable.
     let odd = fixture.directory.path().join("spool/00000000000000000001.json");
     fs::create_dir_all(&odd).unwrap();
     let event = prompt_event("s", "kept");

@@ -155,7 +155,7 @@ pub(crate) fn import_lines(ledger: &mut Ledger, lines: &str) -> ImportReport {
     ledger.import_lines(&mut lines.as_bytes(), at(100), &|_| {}).unwrap()
 }
 
-/// Returns options for a process that does not wait.
+/// Returns options with which a write does not wait for other processes.
 pub(crate) fn impatient() -> LedgerOptions {
     LedgerOptions { wait: Duration::ZERO, ..LedgerOptions::default() }
 }
@@ -173,8 +173,8 @@ pub(crate) fn at(seconds: i64) -> Time {
     Time((1_700_000_000 + seconds) * 1_000)
 }
 
-/// Prepares a process that runs one of these tests. The test gets the database and the argument
-/// from [`child_arguments`].
+/// Prepares a child process that runs the given test again. In the child, [`child_arguments`]
+/// returns the database and the argument.
 pub(crate) fn run_again(test: &str, database: &Path, argument: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture", "--test-threads=1"]);
@@ -182,7 +182,8 @@ pub(crate) fn run_again(test: &str, database: &Path, argument: &str) -> Command 
     command
 }
 
-/// Returns the database and the argument of [`run_again`], if this process is the child.
+/// Returns the database and the argument that were passed to [`run_again`], or `None` if this
+/// process is not a child.
 pub(crate) fn child_arguments() -> Option<(PathBuf, String)> {
     let database = PathBuf::from(std::env::var_os("CHILD")?);
     Some((database, std::env::var("CHILD_ARGUMENT").unwrap()))
@@ -216,7 +217,7 @@ pub(crate) fn damage_index_page(path: &Path) {
     file.write_all_at(&[0xff; 4096], (root as u64 - 1) * 4096).unwrap();
 }
 
-/// Asserts that `work` finishes.
+/// Asserts that `work` finishes within a minute.
 pub(crate) fn assert_ends(work: impl FnOnce() + Send + 'static) {
     let (done, wait) = std::sync::mpsc::channel();
     let worker = std::thread::spawn(move || {
@@ -228,7 +229,7 @@ pub(crate) fn assert_ends(work: impl FnOnce() + Send + 'static) {
     worker.join().unwrap();
 }
 
-/// Returns a random number below a limit. It differs from run to run.
+/// Returns a random number below a limit. The number differs from run to run.
 pub(crate) fn random_below(limit: u64) -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(()) % limit

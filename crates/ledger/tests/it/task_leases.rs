@@ -69,7 +69,7 @@ fn seizing_a_lease_locks_out_the_previous_owner() {
     let epochs: Vec<i64> =
         other.read_journal("t", 0).unwrap().iter().map(|entry| entry.epoch).collect();
     assert_eq!(epochs, [1, 2]);
-    // The old lock no longer has any effect: the end of its process does not free the task.
+    // The old lock no longer has any effect, so releasing it does not free the task.
     drop(stale);
     assert!(matches!(fixture.ledger.take_lease("t", at(4)), Err(LedgerError::TaskRunning(_))));
     drop(lease);
@@ -136,7 +136,7 @@ fn listing_running_tasks_never_prevents_taking_a_lease() {
             }
         });
         let taken = (0..300).all(|_| fixture.ledger.take_lease("t", at(1)).is_ok());
-        // The observer must end even if the test fails.
+        // The observing thread must stop even if the test fails.
         done.store(true, Ordering::Relaxed);
         assert!(taken);
     });

@@ -93,7 +93,7 @@ fn start_worker(test: &str, path: &Path, argument: &str) -> Child {
 }
 
 /// Reads until the child has acknowledged `count` steps or has ended. Returns the number of the
-/// last step.
+/// last acknowledged step.
 fn read_acknowledged(child: &mut Child, count: u64) -> i64 {
     let lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
     let steps = lines.map_while(Result::ok).filter_map(|line| {

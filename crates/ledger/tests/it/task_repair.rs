@@ -1,4 +1,4 @@
-//! Repairing ledgers with tasks, and upgrading ledgers that had none.
+//! Repairing ledgers with tasks, and upgrading ledgers of versions without tasks.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -115,7 +115,8 @@ fn assert_honest(path: &Path, before: &BTreeMap<String, LoadedTask>, notes: &[St
         }
         let now = ledger.load_task(&task.id).unwrap();
         for entry in &now.entries {
-            // A task whose row was lost has a new id, but its entries name the old one.
+            // If the row of a task was lost, the task has a new id, but its entries still contain
+            // the old id.
             let id = entry.entry["task"].as_str().unwrap();
             assert_eq!(entry.entry["n"], json!(entry.seq));
             assert!(before.contains_key(id));
@@ -207,7 +208,7 @@ fn rows_whose_task_is_lost_are_found_and_get_a_new_task() {
     assert_eq!(ledger.goals(Some("recovered-2")).unwrap().len(), 1);
 }
 
-/// Turns a ledger into one of version 3.
+/// Downgrades a ledger to version 3.
 fn downgrade(path: &Path) {
     open_raw(path)
         .execute_batch(
@@ -233,7 +234,7 @@ fn a_ledger_of_version_3_gets_the_tables_for_tasks() {
     let mut fixture = Fixture::with_three_turns();
     let fresh = schema_of(&fixture.path());
     let transcript = fixture.ledger.transcript("s").unwrap();
-    // A process that has the ledger open upgrades the ledger with its next write.
+    // A process that already has the ledger open upgrades it with the next write.
     downgrade(&fixture.path());
     fixture.ledger.create_task(&task("t"), at(9)).unwrap();
     assert_eq!(fixture.ledger.task("t").unwrap().session, "s");

@@ -343,7 +343,8 @@ fn masked_entries_can_still_be_parsed() {
     }
 }
 
-/// Creates the session `s` with a task, a subagent's session with a task, a goal and a snapshot.
+/// Creates the session `s` with a task, and two more sessions with child tasks: a subagent's
+/// session and an unrelated session. Each task has a journal entry, a goal and a snapshot.
 fn with_family() -> Fixture {
     let mut fixture = Fixture::with_task();
     let sub = SessionRecord {

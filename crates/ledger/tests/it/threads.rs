@@ -278,7 +278,7 @@ fn states_that_a_kept_state_depends_on_are_not_pruned() {
         ],
     );
     assert_eq!(fixture.ledger.prune_thread(APP, "t").unwrap(), 1);
-    // State 3 has the last value of `d`, and state 2 has the last value of `e`.
+    // States 2 and 3 are kept, because they have the last values of `e` and `d`.
     assert_eq!(list(&fixture.ledger, ThreadFilter::default()), ["5", "4", "3", "2"]);
     assert_eq!(fixture.ledger.delete_thread_runs(APP, &["r".into()]).unwrap(), 0);
     assert_eq!(fixture.ledger.delete_thread_runs(APP, &["r".into(), "s".into()]).unwrap(), 4);

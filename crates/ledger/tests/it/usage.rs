@@ -1,4 +1,4 @@
-//! Costs in usage. Sums are tested by the contract.
+//! The precision of stored costs. The tests of the contract cover sums of costs.
 
 use takeback_ledger::SessionRecord;
 

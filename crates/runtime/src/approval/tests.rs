@@ -187,11 +187,11 @@ fn a_command_with_a_remembered_prefix_needs_no_question() {
         ("git commit -m x && git push", &push, Remember("git commit")),
         ("git commit -m x && git push", &["git push", "git commit"], Run),
         ("git commit -m x && npm publish", &push, Ask),
-        // The same program with another verb.
+        // The same program with a different verb.
         ("git pull", &push, Remember("git pull")),
         ("git push-all", &push, Run),
         ("git stash drop", &["git stash"], Remember("git stash drop")),
-        // Disguises.
+        // Scripts that contain the remembered command, but may do something else.
         ("git push; rm -rf ~", &push, Ask),
         ("git push && rm -rf \"$X\"", &push, Ask),
         ("git push | sudo tee x", &push, Ask),

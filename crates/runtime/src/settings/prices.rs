@@ -8,7 +8,7 @@ use takeback_ledger::Tokens;
 use super::ready::READY_PROVIDERS;
 use crate::model::Prices;
 
-/// The table `[prices]`: prices by the name of a model. A name that ends with `*` stands for all
+/// The table `[prices]`: prices by the name of a model. A name that ends with `*` matches all
 /// models whose names begin with the text before the `*`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PriceList(BTreeMap<String, Prices>);
@@ -128,7 +128,7 @@ mod tests {
             ("claude-sonnet-5-5", Some(2.0)),
             ("gpt-4.1-2025-04-14", Some(2.0)),
             ("claude-3-5-haiku-latest", Some(0.8)),
-            // A newer model may have another price.
+            // A newer model may have a different price.
             ("claude-sonnet-4-8", None),
             ("gpt-5-something", None),
             ("default", None),

@@ -16,7 +16,7 @@ use takeback_undo::ToolWork;
 use super::paths::{describe_missing, show_path};
 use super::{IntendedWrite, KnownFile, KnownFiles, ToolContext};
 
-/// The size of the largest file that is edited, in bytes. The model cannot know the content of a
+/// The maximum size of a file that can be edited, in bytes. The model cannot know the content of a
 /// larger file.
 pub(super) const MAX_EDITED: u64 = 64 << 20;
 
@@ -179,8 +179,8 @@ impl PlannedWrite {
         staged.file.write_all(&self.after)?;
         if let Some(replaced) = replaced {
             let is_kept = keep_owner(&staged.file, replaced).is_ok();
-            // If the owner changes, the setuid and setgid bits must not give the file the new
-            // owner's rights.
+            // If the owner changes, the setuid and setgid bits are dropped. With them, the file
+            // would run with the new owner's rights.
             let mask = if is_kept { 0o7777 } else { 0o777 };
             staged.file.set_permissions(fs::Permissions::from_mode(replaced.mode() & mask))?;
         } else {

@@ -266,7 +266,8 @@ fn read_lines(
 mod tests {
     use super::*;
 
-    /// Shows a file of at most `MAX_EDITED` bytes that is read in chunks of this size.
+    /// Returns what the model sees of a file that has this text and is read in chunks of `chunk`
+    /// bytes.
     fn show_lines(text: &[u8], chunk: usize, offset: usize, limit: Option<usize>) -> String {
         let input = Input { path: String::new(), offset: Some(offset), limit };
         let mut selection = Selection::new(&input);

@@ -47,7 +47,7 @@ impl Default for ToolSettings {
     }
 }
 
-/// A set of tools. When it is dropped, its background commands are ended.
+/// A set of tools. When it is dropped, its background commands are terminated.
 #[derive(Default)]
 pub struct Tools(Vec<(String, Box<dyn Tool>)>);
 

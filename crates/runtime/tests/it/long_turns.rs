@@ -35,7 +35,7 @@ fn write_files(scratch: &Scratch, count: usize) {
     }
 }
 
-/// Reads the next of `count` files. The model says `remark` before each call.
+/// Plays a model that reads the next of `count` files, and says `remark` before each call.
 fn read_next(request: &Request, count: usize, remark: &str) -> Reply {
     let number = |message: &Message| {
         let path = message.calls.last()?.input["path"].as_str()?.to_owned();

@@ -1,4 +1,4 @@
-//! Failures that the server reports, and servers that say nothing.
+//! Failures that the server reports, and servers that stay silent.
 
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;

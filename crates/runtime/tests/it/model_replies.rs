@@ -201,7 +201,7 @@ fn the_tokens_of_a_request_are_estimated_from_its_text() {
     let text = "Rust is a programming language. ".repeat(1_000);
     conversation.messages.push(crate::model_support::user_message(&text));
     let more = estimate_tokens(&conversation.request()) - before;
-    // The real number is about 6,000.
+    // The actual number of tokens is about 6,000.
     assert!((6_000..12_000).contains(&more), "{more}");
     let prices = takeback_runtime::model::Prices {
         input: 2.0,

@@ -11,7 +11,7 @@ use crate::support::{Recorder, Scratch, build_agent, provider};
 
 const COMPLETE: Pause = Pause::TurnEnded(TurnOutcome::Complete);
 
-/// Sends these replies one after another, and then repeats the last one.
+/// Starts a server that sends these replies one after another, and then repeats the last one.
 fn in_turn(replies: Vec<Reply>) -> Server {
     let next = AtomicUsize::new(0);
     Server::start(move |_: &Request| {

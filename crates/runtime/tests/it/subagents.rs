@@ -7,7 +7,8 @@ use takeback_script::{Fault, Reply, Request, Server, ToolCall};
 
 use crate::support::{Recorder, Scratch};
 
-/// Delegates the writing of two files to two subagents. The same script also plays the subagents.
+/// Plays a model that delegates the writing of two files to two subagents. Also plays the models of
+/// the subagents.
 pub(crate) fn delegator(request: &Request) -> Reply {
     let text = request.last_text().to_owned();
     match (text.as_str(), request.last_result()) {

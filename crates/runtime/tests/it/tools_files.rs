@@ -341,7 +341,8 @@ fn a_file_that_is_too_large_to_edit_can_still_be_read() {
     assert_eq!(fs::metadata(bench.at("huge")).unwrap().len(), 8 << 30);
 }
 
-/// Returns the path under which the content of a file is written before it is renamed.
+/// Returns the temporary path to which the new content of a file is written before it is renamed
+/// into place.
 fn staged_path(path: &Path) -> PathBuf {
     let digest = Sha256::digest(path.as_os_str().as_bytes());
     let name = format!(".takeback-{}.tmp", &hex::encode(&digest)[..16]);
@@ -388,7 +389,7 @@ fn a_staged_name_that_is_a_link_is_not_followed() {
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    /// Mounts a file system. Returns `None` if this user may not do so.
+    /// Mounts a file system. Returns `None` if the current user is not allowed to.
     fn mount(path: &Path) -> Option<SmallDisk> {
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"]).arg(path);

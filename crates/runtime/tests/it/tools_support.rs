@@ -23,7 +23,7 @@ pub(crate) struct Workbench {
     pub(crate) shown: Mutex<String>,
 }
 
-/// Returns settings with only a search path in the environment.
+/// Returns settings in which the environment has only a search path.
 pub(crate) fn settings() -> ToolSettings {
     let path = std::env::var_os("PATH").expect("tests have a search path");
     ToolSettings { environment: vec![("PATH".into(), path)], ..ToolSettings::default() }
@@ -83,7 +83,7 @@ impl Workbench {
         })
     }
 
-    /// Calls a tool without remembering the files that it reports.
+    /// Calls a tool. Does not record which files the model knows after the call.
     pub(crate) fn try_call(&self, tool: &str, input: &Value) -> ToolOutput {
         self.with_context(|context| self.tool(tool).run(input, context))
     }

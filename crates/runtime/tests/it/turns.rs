@@ -11,7 +11,7 @@ use crate::support::{Recorder, Scratch, agent, open};
 
 const COMPLETE: Pause = Pause::TurnEnded(TurnOutcome::Complete);
 
-/// Writes the prompt's last word into `note.txt`, once per prompt.
+/// Plays a model that writes the prompt's last word into `note.txt`, once per prompt.
 fn note_taker(request: &Request) -> Reply {
     match request.last_result() {
         Some(_) => Reply::text("Done."),

@@ -1,4 +1,4 @@
-//! Handmade damage to single cells and links.
+//! Hand-crafted damage to individual cells and links.
 
 use super::*;
 
@@ -50,7 +50,8 @@ fn an_invalid_cell_pointer_costs_only_one_row() {
 #[test]
 fn a_record_must_fill_its_payload() {
     let mut bytes = leaf_with(&["'one'", "'two'", "'three'"]).bytes();
-    // Payload length, rowid and header length come first, then the type of the text.
+    // The cell begins with the payload length, the rowid and the header length. The type of the
+    // text comes next.
     let kind = cell_offset(&bytes, 1) + 3;
     assert_eq!(bytes[kind], 13 + 2 * 3);
     bytes[kind] -= 2;

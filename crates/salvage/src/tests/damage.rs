@@ -24,7 +24,7 @@ fn a_wiped_page_costs_its_own_rows_and_no_others() {
     }
 }
 
-/// Asserts that all rows except the lost ones were salvaged, with or without their table.
+/// Asserts that all rows except the lost ones were salvaged. Their table need not be known.
 #[track_caller]
 fn assert_all_but(salvaged: &Salvaged, sample: &Sample, lost: &BTreeSet<Content>, what: &str) {
     let rows = sample.rows();

@@ -27,7 +27,7 @@ pub(super) struct BudgetedFile {
 }
 
 impl Scanner<'_> {
-    /// Leaves a file to be read later by [`Scanner::read_budgeted_files`].
+    /// Defers the reading of a file to [`Scanner::read_budgeted_files`].
     pub(super) fn defer_file(
         &self,
         directory: ContentSource,

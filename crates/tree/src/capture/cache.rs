@@ -245,7 +245,7 @@ impl StatCache {
         (next as usize == self.entries.len()).then_some(directories)
     }
 
-    /// Reads the cache of a workspace. Returns `None` if anything is wrong with it.
+    /// Reads the cache of a workspace. Returns `None` if the cache is missing or invalid.
     pub(crate) fn load(directory: &Path) -> Option<StatCache> {
         let mut file = fs::File::open(directory.join("state")).ok()?;
         let length = file.metadata().ok()?.len();

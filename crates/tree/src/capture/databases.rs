@@ -106,7 +106,8 @@ impl Scanner<'_> {
         unsettled.filter_map(|base| RelPath::new(base).ok()).collect()
     }
 
-    /// Settles one database. Returns false if its files may be inconsistent with each other.
+    /// Makes the captured files of one database consistent. Returns false if its files may be
+    /// inconsistent with each other.
     fn settle_database(&self, base: &[u8], live: &HashSet<ContentSource>) -> bool {
         let (directory, name) = split(base);
         let Ok(fd) = self.root.open_directory(directory) else { return true };

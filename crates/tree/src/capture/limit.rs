@@ -37,7 +37,7 @@ struct Glance {
     max_files: u64,
     /// The modification time, change time and size of the topmost `.gitignore`.
     gitignore: Option<(i64, i64, u64)>,
-    /// The number of names in the root.
+    /// The number of names in the root directory.
     names: usize,
 }
 
@@ -96,7 +96,8 @@ pub(crate) fn note(
     let _ = durable::replace_file_through(&temporary, &path, &text, Durability::Cached);
 }
 
-/// Deletes the note that a workspace is too large, if the note was written under these rules.
+/// Deletes the note that a workspace is too large, if the note was written when these rules
+/// applied.
 pub(crate) fn withdraw(directory: &Path, context: &CaptureContext<'_>, rules: &CaptureRules) {
     let Some(noted) = read_note(directory) else { return };
     if noted.glance.rules == fingerprint(rules, context.own.as_ref()) {

@@ -54,8 +54,8 @@ pub struct CaptureOptions<'a> {
     pub rules: &'a CaptureRules,
     /// Files and directories that are captured regardless of the rules.
     pub named: &'a [RelPath],
-    /// Directories whose ignored files are also captured. Inside them, directories that can be
-    /// regenerated according to the built-in excludes are left out.
+    /// Directories whose ignored files are also captured. Directories inside them that can be
+    /// regenerated, such as `node_modules`, are still left out.
     pub swept: &'a [RelPath],
     /// The current time, taken before the capture begins. The next capture rereads all files that
     /// changed shortly before this time or after it.
@@ -232,7 +232,7 @@ impl WorkspaceState {
         &self.known.cache
     }
 
-    /// Notes that the cache on disk has the whole state.
+    /// Records that the cache on disk now has the whole state.
     pub(crate) fn mark_saved(&mut self) {
         self.unsaved = Unsaved::Nothing;
     }

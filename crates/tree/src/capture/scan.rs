@@ -54,7 +54,7 @@ pub(crate) struct ListedChild {
 /// The source of a directory's content.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum ContentSource {
-    /// Not a directory.
+    /// None: the child is not a directory.
     Nothing,
     /// The known directory with this number. If it was scanned, its scan in [`ScanResults::known`]
     /// takes precedence.

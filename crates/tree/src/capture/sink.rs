@@ -11,12 +11,12 @@ use crate::oid::Oid;
 use crate::pack::write::PackWriter;
 use crate::packs::Packs;
 
-/// The collector of a capture's objects, shared by many threads.
+/// A collector for the objects of a capture. Many threads share it.
 pub(crate) struct ObjectSink<'a> {
     packs: Arc<Packs>,
     /// The objects that are added even though the packs have them.
     distrusted: HashSet<Oid>,
-    /// The number of files that have been read so far, to show the progress to the user.
+    /// The number of files that have been read so far, which is shown to the user as progress.
     handled: &'a AtomicU64,
     writer: &'a PackWriter,
     /// The maximum size of the pack.

@@ -75,7 +75,7 @@ pub(crate) fn distrust_missing_objects(
     is_any_missing
 }
 
-/// A limit on the objects that a capture reads back.
+/// A limit on the objects that a capture reads back from the store in order to check them.
 #[derive(Clone, Copy)]
 struct ReadBackLimit {
     objects: usize,
@@ -179,7 +179,8 @@ pub(crate) fn store_known_trees(sink: &ObjectSink<'_>, known: &KnownState, index
 /// Chooses some consecutive entries, beginning with a random one.
 fn sample_entries(known: &KnownState, seed: u64) -> Vec<u32> {
     let count = known.cache.entries.len() as u64;
-    // Multiplying by a large odd number makes neighboring times lead to distant entries.
+    // The seed is a time. Multiplying by a large odd number spreads similar seeds over distant
+    // entries.
     let start = (seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % count;
     let chosen = (start..).map(|at| (at % count) as u32);
     // The caller skips entries that are not captured or are too large. Therefore, more entries are

@@ -119,8 +119,8 @@ impl Store {
             })
             .collect();
         batches.par_iter().try_for_each(|(path, entries)| writer.write_entries(path, entries))?;
-        // A directory that is read-only even for its owner gets its mode once its content is
-        // complete.
+        // A directory gets its mode only now that its content is complete, because the mode may
+        // forbid even its owner to write to it.
         for directory in directories.iter().rev().filter(|directory| !directory.path.is_root()) {
             writer.set_directory_mode(directory)?;
         }

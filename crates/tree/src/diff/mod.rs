@@ -39,7 +39,7 @@ pub struct DiffOptions<'a> {
 }
 
 impl<'a> DiffOptions<'a> {
-    /// Returns the options for comparing everything, detecting renames and counting lines.
+    /// Returns options that compare everything, detect renames and count lines.
     pub fn new(rules: &'a CaptureRules) -> DiffOptions<'a> {
         DiffOptions { rules, paths: &[], renames: true, counts: true }
     }

@@ -19,8 +19,9 @@ const MAX_SIZE: usize = 1 << 20;
 /// The total number of bytes after which no more files are compared.
 const MAX_TOTAL: usize = 64 << 20;
 
-/// Joins each deletion and addition that together form a rename into one change: first the pairs
-/// with equal content, then the pairs whose common lines make up at least half of the larger file.
+/// Finds the pairs of a deletion and an addition that together form a rename, and joins each pair
+/// into one change. Pairs with equal content are joined first, and then pairs whose common lines
+/// make up at least half of the larger file.
 ///
 /// Private files are joined only if their content is equal.
 pub(super) fn join_renames(
@@ -90,7 +91,7 @@ fn pair_same_content(
 struct Fingerprint {
     index: usize,
     size: usize,
-    /// Each hash with the total number of bytes in the lines that have it, sorted by hash.
+    /// Each hash, with the total size in bytes of the lines that have this hash. Sorted by hash.
     lines: Vec<(u64, usize)>,
 }
 

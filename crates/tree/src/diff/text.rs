@@ -27,7 +27,7 @@ pub struct UnifiedDiff {
     /// The text, in complete lines. Names are quoted as in git, so that no name can be mistaken for
     /// another part of the diff. Contents may be any bytes.
     pub text: Vec<u8>,
-    /// The number of lines that were left out.
+    /// The number of lines that were left out because of the limit.
     pub left_out: usize,
 }
 
@@ -115,8 +115,8 @@ impl Page {
         let old_name = if from.is_some() { old_name } else { b"/dev/null".to_vec() };
         let new_name = if to.is_some() { new_name } else { b"/dev/null".to_vec() };
         if change.private {
-            // The ids are also left out, because a reader could use them to confirm a guess about
-            // the content.
+            // The ids of the contents are not shown either, because a reader could use them to
+            // confirm a guess about the content.
             self.write_names(&old_name, &new_name);
             self.write_line(&[b"(private: content not shown)"]);
             return Ok(());

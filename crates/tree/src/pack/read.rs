@@ -141,7 +141,7 @@ pub(crate) trait DeltaBases {
         None
     }
 
-    /// Takes note of an object that was read or rebuilt, perhaps as the base of another one.
+    /// Takes note of an object that was read or rebuilt, perhaps as the base of another object.
     fn note_object(&self, _offset: u64, _object: &ObjectContent) {}
 
     /// Reads an object from another pack, because its entry at this offset is damaged.

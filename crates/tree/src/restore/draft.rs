@@ -22,7 +22,7 @@ pub(super) struct Draft<'p, 'a, 'w> {
     present_guard: Guard<'p>,
     /// The topmost paths that the target does not cover.
     not_covered: HashSet<&'p RelPath>,
-    /// The paths at which a directory replaces a non-directory, or the reverse.
+    /// The paths at which a directory replaces a non-directory, or vice versa.
     swaps: HashSet<RelPath>,
     steps: Vec<Step>,
     guarded: Vec<RelPath>,
@@ -199,8 +199,7 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
         Ok(())
     }
 
-    /// Decides what to do with a path at which a directory replaces a non-directory, or the
-    /// reverse.
+    /// Decides what to do with a path at which a directory replaces a non-directory, or vice versa.
     fn add_swap(&mut self, path: RelPath, from: Node, to: Node) -> Result<(), PlanError> {
         if from.mode.is_directory()
             && let Some(uncaptured) = self.planner.find_uncaptured_in(&path)?
@@ -319,7 +318,7 @@ pub(super) fn is_directory(node: Option<Node>) -> bool {
     node.is_some_and(|node| node.mode.is_directory())
 }
 
-/// Finds the paths at which a directory replaces a non-directory, or the reverse.
+/// Finds the paths at which a directory replaces a non-directory, or vice versa.
 pub(super) fn find_swaps(differences: &[Difference]) -> HashSet<RelPath> {
     let is_swap = |difference: &&Difference| match (difference.from, difference.to) {
         (Some(from), Some(to)) => from.mode.is_directory() != to.mode.is_directory(),

@@ -49,9 +49,9 @@ struct JournalVersion {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
     /// Temporary files are being written and no other file has been touched, or the restore is
-    /// being reverted. A restore that is cut off in this phase is reverted.
+    /// being reverted. A restore that is interrupted in this phase is reverted.
     Staging,
-    /// Files are being moved. A restore that is cut off in this phase is finished or, if that
+    /// Files are being moved. A restore that is interrupted in this phase is finished or, if that
     /// fails, reverted.
     Moving,
     /// All files are restored, but other work that belongs to the restore remains to be done.
@@ -99,16 +99,16 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Enters the phase in which files are moved. If the restore is cut off in this phase, the next
-    /// process that takes the lock finishes it.
+    /// Enters the phase in which files are moved. If the restore is interrupted in this phase, the
+    /// next process that takes the lock finishes it.
     pub(super) fn start_moving(directory: &Path) -> io::Result<()> {
         fault::point("journal moves")?;
         fs::rename(Phase::Staging.path(directory), Phase::Moving.path(directory))?;
         durable::sync_directory(directory)
     }
 
-    /// Returns to the first phase, to revert the restore. If the restore is cut off in this phase,
-    /// the next process that takes the lock reverts it.
+    /// Returns to the first phase, to revert the restore. If the restore is interrupted in this
+    /// phase, the next process that takes the lock reverts it.
     pub(super) fn start_reverting(directory: &Path) -> io::Result<()> {
         fault::point("journal reverts")?;
         let renamed = fs::rename(Phase::Moving.path(directory), Phase::Staging.path(directory));
@@ -133,8 +133,8 @@ impl Journal {
         durable::sync_directory(directory)
     }
 
-    /// Reads the journal of a restore that was cut off. Fails if the journal cannot be used. Sets
-    /// the journal aside if it is damaged or belongs to another directory.
+    /// Reads the journal of an interrupted restore. Fails if the journal cannot be used. Sets the
+    /// journal aside if it is damaged or belongs to another directory.
     pub(super) fn load(root: &Root, directory: &Path) -> io::Result<Option<(Journal, Phase)>> {
         for phase in Phase::ALL {
             let path = phase.path(directory);
@@ -160,7 +160,7 @@ impl Journal {
         Ok(None)
     }
 
-    /// True if there is a journal of a restore that was cut off.
+    /// True if there is a journal of an interrupted restore.
     pub(super) fn exists(directory: &Path) -> bool {
         // If the check fails, a journal is assumed to exist.
         let exists = |phase: Phase| phase.path(directory).try_exists().unwrap_or(true);

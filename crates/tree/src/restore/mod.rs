@@ -34,7 +34,7 @@ use crate::store::{ObjectError, StoreError};
 pub(crate) use self::moves::set_mode;
 pub use self::writers::Writer;
 
-/// True if a restore was cut off. `directory` is the workspace's directory in the store.
+/// True if a restore was interrupted. `directory` is the workspace's directory in the store.
 pub(crate) fn is_unfinished(directory: &Path) -> bool {
     journal::Journal::exists(directory)
 }
@@ -184,7 +184,7 @@ impl BlockedPath {
 struct PlannedStep {
     step: Step,
     /// The stat of the file at the step's path when it was captured. The journal omits it, because
-    /// files may have different inodes after a restore was cut off.
+    /// files may have different inodes after a restore was interrupted.
     seen: Option<Stat>,
 }
 
@@ -197,7 +197,7 @@ struct Step {
     /// The directory of the step's temporary file. This directory exists before, during and after
     /// the restore.
     stage: RelPath,
-    /// True if the step is part of replacing a directory with a non-directory, or the reverse.
+    /// True if the step is part of replacing a directory with a non-directory, or vice versa.
     swap: bool,
 }
 
@@ -228,7 +228,7 @@ pub enum PlanError {
     /// The workspace cannot be read.
     #[error("cannot read {path}")]
     Io { path: RelPath, source: io::Error },
-    /// An earlier restore was cut off and can be neither finished nor reverted.
+    /// An earlier restore was interrupted and can be neither finished nor reverted.
     #[error("an interrupted restore of this workspace must be finished first")]
     Unfinished,
 }
@@ -321,7 +321,7 @@ impl RestoreError {
     }
 }
 
-/// The outcome of recovering a restore that was cut off.
+/// The outcome of recovering an interrupted restore.
 #[derive(Debug)]
 pub enum Recovery {
     /// All files were already restored, and [`Lock::keep_restore_open`] was called. Only the call
@@ -365,8 +365,8 @@ impl Plan {
 }
 
 impl Lock<'_> {
-    /// Returns the outcome of recovering a restore that was cut off before this lock was taken, or
-    /// `None` if there was no such restore.
+    /// Returns the outcome of recovering a restore that was interrupted before this lock was taken,
+    /// or `None` if there was no such restore.
     pub fn recovery(&self) -> Option<&Recovery> {
         self.recovery.as_ref()
     }
@@ -388,7 +388,7 @@ impl Lock<'_> {
     /// the message `done`, which also changes its id, if and only if the workspace was restored.
     /// This holds even if this process is killed.
     ///
-    /// If the restore succeeds, it is treated as cut off until [`Lock::end_restore`] is called.
+    /// If the restore succeeds, it is treated as interrupted until [`Lock::end_restore`] is called.
     /// Before that call, the caller can do further work that belongs to the restore. If the caller
     /// is killed, the next [`Lock`] reports [`Recovery::Finished`], and [`Lock::recovered_pin`]
     /// returns the pin.
@@ -416,8 +416,9 @@ impl Lock<'_> {
         let _ = journal::Journal::keep_open(&self.directory);
     }
 
-    /// Returns the safety pin of the restore that was cut off before this lock was taken. Returns
-    /// `None` if there was no such restore, or if the restore was not recorded in its safety pin.
+    /// Returns the safety pin of the restore that was interrupted before this lock was taken.
+    /// Returns `None` if there was no such restore, or if the restore was not recorded in its
+    /// safety pin.
     pub fn recovered_pin(&self) -> Option<&PinName> {
         self.recovered_pin.as_ref()
     }

@@ -1,4 +1,4 @@
-//! Finishing or reverting a restore that failed or was cut off.
+//! Finishing or reverting a failed or interrupted restore.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -18,7 +18,7 @@ use crate::pins::PinName;
 use crate::store::StoreError;
 
 impl Lock<'_> {
-    /// Finishes or reverts a restore that was cut off.
+    /// Finishes or reverts an interrupted restore.
     pub(crate) fn recover(&mut self) {
         let directory = self.directory.clone();
         let (journal, phase) = match Journal::load(self.workspace().root(), &directory) {
@@ -168,8 +168,8 @@ impl Restore<'_> {
         Ok(())
     }
 
-    /// Saves temporary files of a step that have neither its old nor its new content. Another
-    /// process wrote to them just before they were moved aside.
+    /// Saves the temporary files of a step whose content is neither the old nor the new content of
+    /// the step's file. Another process wrote to them just before they were moved aside.
     fn save_unknown_temporaries(
         &self,
         number: usize,

@@ -99,8 +99,8 @@ impl<'a> LossReport<'a> {
     }
 }
 
-/// Finds all objects that contain a lost object. In the result, each object comes after those of
-/// its parts that also contain a lost object.
+/// Finds all objects that contain a lost object. In the result, each object comes after all of its
+/// parts that are also in the result.
 fn find_affected(graph: &ObjectGraph<'_>) -> Vec<u32> {
     let mut waiting: Vec<u32> = graph.lost().collect();
     if waiting.is_empty() {

@@ -192,7 +192,7 @@ fn a_move_killed_at_any_point_loses_no_pin() {
     assert!(point > 10, "{point}");
 }
 
-/// Gives the workspaces in a copied store the ids that belong to their paths beside the copy.
+/// Gives the workspaces in a copied store the ids for their new paths beside the copy.
 fn rename_workspaces(from: &Bench, to: &Bench, ids: &dyn Fn(&Bench) -> [WorkspaceId; 2]) {
     for (old, new) in ids(from).iter().zip(ids(to)) {
         for (old, new) in [
@@ -363,7 +363,7 @@ proptest! {
         let whole = grow(&seqs, count, 0);
         prop_assert!(whole.iter().all(|seq| *seq > room));
         prop_assert!(whole.windows(2).all(|pair| pair[0] < pair[1]));
-        // If a call is cut off halfway, the next call continues from there.
+        // If a call is interrupted halfway, the next call continues from there.
         let partly = grow(&seqs, count, cut.min(count));
         let rest = count_raised(&partly, room);
         prop_assert_eq!(grow(&partly, rest, 0), whole.clone());

@@ -400,7 +400,7 @@ fn it_is_remembered_that_a_workspace_has_too_many_files() {
     let is_refused =
         |scratch: &Scratch| matches!(scratch.try_capture(), Err(CaptureError::TooManyFiles { .. }));
     assert!(is_refused(&scratch));
-    // Only a listing would show that the number of files is now small enough.
+    // Only listing the directories again would show that there are now few enough files.
     let make_few = |scratch: &Scratch| {
         for path in ["c", "d"] {
             scratch.remove(path);

@@ -146,7 +146,7 @@ fn a_checkout_that_fails_leaves_nothing_behind() {
         if fault::disarm() <= point {
             break;
         }
-        // After the last point, the directory has its final name.
+        // After the last fault point, the directory has its final name.
         if result.is_err() {
             assert!(!scratch.root.with_file_name("a").exists(), "point {point}");
         } else {

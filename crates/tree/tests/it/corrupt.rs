@@ -12,7 +12,7 @@ use crate::support::{Scratch, child_variable, git, read_directory, rel, rerun_te
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Returns the directory in the store that belongs to the workspace alone.
+/// Returns the workspace's own directory in the store.
 fn workspace_directory(scratch: &Scratch) -> PathBuf {
     let id = scratch.store.workspace_id(&scratch.root);
     scratch.store.directory().join("workspaces").join(id.to_string())
@@ -173,7 +173,8 @@ fn after_a_repair_the_next_capture_stores_lost_objects_again() {
     scratch.ahead = HOUR;
     scratch.write("a", "1");
     scratch.capture();
-    // With an empty note, a capture alone does not notice that packs are missing.
+    // Since the note that lists the packs is empty, a capture alone does not notice that packs are
+    // missing.
     fs::write(workspace_directory(&scratch).join("packs"), "").unwrap();
     for pack in list_packs(&scratch) {
         fs::remove_file(pack.with_extension("idx")).unwrap();

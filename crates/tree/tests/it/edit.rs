@@ -113,7 +113,7 @@ fn directories_that_become_empty_are_removed() {
         list(&[remove("d/e/f/file"), write("d/e/other", "2"), remove("empty")]),
         ["40755 d", "40700 d/e", "100644 d/e/other 2"]
     );
-    // A file can replace a directory, and the reverse.
+    // A file can replace a directory, and vice versa.
     assert_eq!(
         list(&[remove("d/e/f/file"), write("d/e", "a file")]),
         ["40755 d", "100644 d/e a file", "40755 empty"]

@@ -50,15 +50,16 @@ fn other_paths_are_left_to_the_next_capture() {
 
 #[test]
 fn a_hidden_change_of_another_path_is_found_by_the_next_capture() {
-    // On other file systems, a file whose time has been read gets a new time at every change.
+    // On other file systems, once the times of a file have been read, the next change to the file
+    // gives it new times.
     let Some(mut scratch) = Scratch::in_whole_seconds() else { return };
     scratch.write("a/x", "1");
     for round in 100..200 {
         scratch.write("b/y", format!("{round}"));
         let first = scratch.capture_only();
         let then = stat(&scratch.path("b/y"));
-        // This does not change the size of the file. If it happens in the same second, it does not
-        // change the times either.
+        // This write does not change the size of the file. If it happens in the same second, it
+        // does not change the times either.
         fs::write(scratch.path("b/y"), format!("{}", round + 500)).unwrap();
         if stat(&scratch.path("b/y")) != then {
             continue;

@@ -302,7 +302,8 @@ enum Action {
     Write(usize, u8),
     Remove(usize),
     Ignore(usize),
-    /// A change of the rules: a configured exclude, a configured include, and the budget.
+    /// A change of the rules. The fields say whether there is a configured exclude, whether there
+    /// is a configured include, and which budget applies.
     Rules(bool, bool, usize),
     /// A capture with some paths named and, perhaps, everything swept.
     Capture(Vec<usize>, bool),

@@ -212,8 +212,8 @@ enum Afterwards {
     PinEarlier,
 }
 
-/// An error occurs at each point in turn. The test needs a separate process, because fault points
-/// are counted for the whole process.
+/// An error occurs at each fault point in turn. The test needs a separate process, because fault
+/// points are counted for the whole process.
 #[test]
 fn captures_that_fail_at_every_point_lose_nothing() {
     if child_variable("DIRECTORY").is_none() {

@@ -89,8 +89,8 @@ fn a_rewrite_that_changes_no_file_time_is_noticed() {
     assert_eq!(after, scratch.fresh());
 }
 
-/// With a clock so far ahead that the file is considered old, the same hidden rewrite goes
-/// unnoticed. This proves that an old file is not reread if its `lstat` has not changed.
+/// If the clock is so far ahead that the file is considered old, a rewrite that does not change the
+/// result of `lstat` goes unnoticed. This proves that such a file is not reread.
 #[test]
 fn an_old_file_is_not_read_again() {
     let Some(mut scratch) = Scratch::in_whole_seconds() else { return };

@@ -172,8 +172,8 @@ fn a_tracked_ignored_file_is_not_guarded() {
 
 #[test]
 fn a_gitignore_that_has_changed_since_the_checkpoint_has_no_effect() {
-    // The file was ignored at the time of the checkpoint and no longer is. It existed without being
-    // captured, so it is kept.
+    // The file was ignored at the time of the checkpoint, but is not ignored now. It existed
+    // without being captured, so it is kept.
     let scratch = Scratch::new();
     scratch.write(".gitignore", "data/\n");
     scratch.write("data/precious", "never seen by the checkpoint");
@@ -186,8 +186,8 @@ fn a_gitignore_that_has_changed_since_the_checkpoint_has_no_effect() {
     assert_eq!(plan.kept[0].reason, KeptReason::NotCovered);
     assert_eq!(scratch.read(".gitignore"), "data/\n");
 
-    // The files were not ignored at the time of the checkpoint and now are. An agent cannot use
-    // this to shield a file that it damaged.
+    // The files were not ignored at the time of the checkpoint, but are ignored now. An agent
+    // cannot use this to shield a file that it damaged.
     let scratch = Scratch::new();
     scratch.write("src/a", "1");
     scratch.write("b", "1");

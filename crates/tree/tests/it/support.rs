@@ -210,13 +210,13 @@ impl Scratch {
         capture_into(&self.store, self)
     }
 
-    /// Captures the workspace into an empty store, without a known state.
+    /// Captures the workspace into a new store, which has no stat cache yet.
     pub fn fresh(&self) -> Capture {
         let directory = memory();
         capture_into(&Store::open(directory.path()).unwrap(), self)
     }
 
-    /// True if a restore was cut off.
+    /// True if a restore was interrupted.
     pub fn journal(&self) -> bool {
         let directories = fs::read_dir(self.store.directory().join("workspaces")).unwrap();
         let mut directories = directories.map(|entry| entry.unwrap().path());
@@ -327,7 +327,7 @@ impl Scratch {
         self.try_restore(target, paths).unwrap().0
     }
 
-    /// Returns the state before a plan as a capture that can be restored.
+    /// Returns the state that a plan starts from, as a capture that can be restored.
     pub fn as_capture(&self, plan: &Plan) -> Capture {
         Capture {
             tree: plan.from,

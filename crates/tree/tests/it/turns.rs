@@ -1,5 +1,5 @@
-//! Processes that take turns. Each keeps states and packs in memory, and has to notice the changes
-//! that the others make.
+//! Processes that take turns. Each process keeps states and packs in memory, and has to notice the
+//! changes that the others make.
 
 use std::fs;
 use std::path::{Path, PathBuf};

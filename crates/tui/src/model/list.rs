@@ -32,7 +32,7 @@ pub(crate) struct List {
     pub(crate) lines: Vec<ListLine>,
     /// The index of the selected line.
     pub(crate) at: usize,
-    /// The first line on the screen.
+    /// The index of the first visible line.
     pub(crate) top: usize,
     /// The turns whose steps are shown.
     open: HashSet<Oid>,
@@ -45,7 +45,8 @@ pub(crate) struct List {
 }
 
 impl List {
-    /// Builds the lines again, and keeps the selection if it is still shown.
+    /// Builds the lines again, and keeps the selection if the selected entry or step is still in
+    /// the list.
     pub(crate) fn rebuild(
         &mut self,
         past: &Past,

@@ -71,7 +71,7 @@ pub(crate) struct Pane {
     pub(crate) file: usize,
     /// The files that the user has chosen to restore.
     pub(crate) chosen: BTreeSet<RelPath>,
-    /// The first line on the screen.
+    /// The index of the first visible line.
     pub(crate) top: usize,
     /// The file that the diff scrolls to once the diff is loaded.
     pub(crate) goal: Option<RelPath>,

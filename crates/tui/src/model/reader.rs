@@ -13,12 +13,12 @@ pub(crate) struct Reader {
     pub(crate) found: Load<Vec<FoundSession>>,
     /// The index of the selected session.
     pub(crate) at: usize,
-    /// The first session on the screen.
+    /// The index of the first visible session.
     pub(crate) top: usize,
     /// The session whose conversation is shown.
     pub(crate) subject: Option<String>,
     pub(crate) conversation: Load<Vec<Message>>,
-    /// The first line of the conversation on the screen.
+    /// The index of the first visible line of the conversation.
     pub(crate) conversation_top: usize,
     /// The message that the conversation scrolls to once it is loaded.
     pub(crate) goal: Option<i64>,

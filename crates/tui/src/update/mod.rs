@@ -132,7 +132,8 @@ impl Model {
         if is_first {
             return commands;
         }
-        // While an agent is working, the plan would change with each of its calls.
+        // While an agent is working, no new plan is requested, because the plan would change with
+        // each of the agent's calls.
         if self.past.ready().is_some_and(|past| past.working.is_empty()) {
             self.wanted = None;
         }

@@ -32,7 +32,8 @@ impl Model {
             if self.pane.tab == Tab::Files
                 && let Some(file) = file_at_line(self, line)
             {
-                // The first click selects the file. The second click chooses it.
+                // The first click selects the file. The second click adds it to the chosen files,
+                // or removes it from them.
                 if self.pane.file == file {
                     self.pane.toggle_file();
                 }

@@ -109,7 +109,8 @@ impl Model {
 }
 
 impl Reader {
-    /// Keeps the scroll position of the conversation valid, and goes to the message that was found.
+    /// Keeps the scroll position of the conversation valid, and scrolls to the message that was
+    /// found.
     fn scroll(&mut self, height: usize) {
         let Some(messages) = self.conversation.ready() else { return };
         if let Some(goal) = self.goal.take() {

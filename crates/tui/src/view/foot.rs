@@ -1,4 +1,4 @@
-//! The foot: the plan for the selection, and the keys that work here.
+//! The foot: the plan for the selection, and the keys that work in the current state.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -80,7 +80,7 @@ fn render_plan(model: &Model, theme: Theme, width: usize) -> Vec<Line<'static>> 
     lines
 }
 
-/// Lists the keys that work here, the most useful first.
+/// Lists the keys that work in the current state, the most useful first.
 fn render_keys(model: &Model, theme: Theme, width: usize) -> Line<'static> {
     let mut line = LineBuilder::new(width);
     line.add(" ", theme.style(Ink::Text));

@@ -15,7 +15,7 @@ use crate::model::list::ListLine;
 use crate::model::{Model, Past};
 use crate::theme::{Ink, Theme};
 
-/// The minimum width at which a row shows its agent and the number of its files.
+/// The minimum width at which a row shows its agent and the number of changed files.
 const WIDE: usize = 72;
 
 /// The minimum width at which a row shows its effects.
@@ -132,7 +132,8 @@ impl ListView<'_> {
         let ink = match (row.taken_back, row.prompt.is_some()) {
             (true, _) => Ink::TakenBack,
             (false, true) => Ink::Text,
-            // Without a prompt, the row shows the reason, which the user may not have written.
+            // A row without a prompt shows the reason for the checkpoint, which takeback may have
+            // written.
             (false, false) => Ink::Faint,
         };
         let subject = takeback_base::columns::shorten(&subject, room.saturating_sub(used));

@@ -136,7 +136,7 @@ fn render_found(
     [first.build(), second.build()]
 }
 
-/// Adds the words around a match. The match stands out.
+/// Adds the words around a match, with the match highlighted.
 fn add_snippet(line: &mut LineBuilder, hit: &Hit, theme: Theme) {
     line.add(&format!("{}: ", one_line(&hit.role)), theme.style(Ink::Faint));
     let snippet = one_line(&hit.snippet);

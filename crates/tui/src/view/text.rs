@@ -20,7 +20,7 @@ impl LineBuilder {
         self.left
     }
 
-    /// Adds text, and shortens it to the columns that are left.
+    /// Adds text, shortened to the columns that are left.
     pub(super) fn add(&mut self, text: &str, style: Style) -> &mut LineBuilder {
         let text = shorten(text, self.left);
         self.left -= width_of(&text).min(self.left);

@@ -114,7 +114,8 @@ fn shown_lines(text: &str) -> impl Iterator<Item = String> {
     text.lines().map(str::to_owned).collect::<Vec<_>>().into_iter()
 }
 
-/// Shows the call of an editing tool as the lines that it removes and adds.
+/// Lists the lines that a call to an editing tool removes and adds. Returns `None` if the call is
+/// not an edit.
 fn edit_lines(arguments: &str) -> Option<Vec<ToolLine>> {
     let (old, new) = list_edited_lines(arguments)?;
     let shown = |line: String| visible(&line).replace('\t', "    ");

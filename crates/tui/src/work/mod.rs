@@ -125,8 +125,8 @@ impl Workers {
         self.messages.recv_timeout(wait).ok()
     }
 
-    /// Stops the threads. Waits for the changes that the user has requested, and returns their
-    /// answers. Plans and reads are dropped.
+    /// Stops the threads. Waits for the changes that the user has requested, and returns the
+    /// messages with their results. Plans and reads are dropped.
     pub(crate) fn stop(self) -> Vec<Message> {
         self.reads.close(|_| false);
         self.finds.close(|_| false);
@@ -197,7 +197,7 @@ impl Work {
     }
 }
 
-/// Returns the answer to a job that has crashed.
+/// Returns the message that is sent if a job crashes.
 fn answer_of_crash(job: &Job) -> Message {
     match job {
         Job::MakePlan(number, _) => Message::Plan(*number, Err(crashed())),

@@ -34,12 +34,12 @@ const MAX_LINES: usize = 5_000;
 /// The number of files in a diff after which further files are left out.
 const MAX_FILES: usize = 200;
 
-/// The largest file whose versions are shown, in bytes.
+/// The maximum size in bytes of a file whose versions are shown.
 const MAX_VERSION: u64 = 1 << 20;
 
 impl Work {
     /// Reads the requested content. Returns `None` if nothing has changed, or if a newer request
-    /// made the request pointless.
+    /// has replaced this one.
     pub(crate) fn read(
         &self,
         read: &Read,

@@ -157,7 +157,7 @@ fn fill_directory(
     Ok(())
 }
 
-/// Returns false if the workspace had no repository when the checkpoint was taken.
+/// Returns false if the workspace is known to have had no repository when the checkpoint was taken.
 fn had_repository(checkpoint: &Checkpoint) -> bool {
     let record = &checkpoint.record;
     // Imported checkpoints do not say whether there was a repository. Neither do states between

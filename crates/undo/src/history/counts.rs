@@ -24,7 +24,7 @@ pub struct ChangeCounts {
     pub deletions: u64,
 }
 
-/// The counts of a row, and the last checkpoint that they include.
+/// The counts of a row, and the number of the last checkpoint that they include.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 struct KeptCounts {
     until: u64,

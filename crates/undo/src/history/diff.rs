@@ -141,7 +141,7 @@ fn keep_chosen(diff: &mut Diff, chosen: &ChosenPaths) {
     }
 }
 
-/// Finds the first path that neither tree contains.
+/// Finds the first of the chosen paths that neither tree contains.
 fn find_missing(
     store: &Store,
     from: &Oid,

@@ -29,7 +29,7 @@ impl History {
         let rollbacks = self.events().filter_map(|known| known.record.rollback.as_ref());
         let targets: BTreeSet<Oid> = rollbacks.map(|done| done.to).collect();
         let mut states: HashMap<Oid, Standing> = HashMap::new();
-        // The row of the undone turn, for each undo and each reversal of an undo.
+        // Maps each undo, and each reversal of an undo, to the row of the turn that was undone.
         let mut undos: HashMap<Oid, usize> = HashMap::new();
         let mut now = Standing::default();
         for known in self.events() {

@@ -198,8 +198,8 @@ impl History {
         named.into_iter().cloned().collect()
     }
 
-    /// Returns the paths that calls named or wrote after a checkpoint was taken. This includes the
-    /// call that the checkpoint was taken for.
+    /// Returns the paths that calls named or wrote after a checkpoint was taken, including the
+    /// paths of the call that the checkpoint was taken for.
     pub(crate) fn named_since(&self, checkpoint: &Checkpoint) -> Vec<RelPath> {
         let since = self.all.iter().filter(|known| known.pin.name.seq >= checkpoint.pin.name.seq);
         let calls = since.flat_map(|known| known.record.calls());

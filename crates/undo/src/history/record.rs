@@ -71,7 +71,7 @@ pub struct Record {
     /// The databases that were captured while they were being written to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unsettled: Vec<RelPath>,
-    /// Earlier calls whose ends were not reported. The end of `call` was not reported either. Given
+    /// Earlier calls whose ends were not reported. The end of `call` was not reported either. Set
     /// only in the record of the state at the end of a turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unended: Vec<CallRef>,
@@ -136,7 +136,7 @@ pub struct CallRef {
     /// True if the script is known to change nothing but `named` and `writes`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bounded: bool,
-    /// The state before the call. Given only in the record of a state after the call.
+    /// The state before the call. Set only in the record of a state after the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub began: Option<Began>,
     /// In records about a directory or file outside the session's workspace, the newest checkpoint
@@ -146,8 +146,9 @@ pub struct CallRef {
     pub newest: Option<NewestCheckpoint>,
 }
 
-/// The newest checkpoint of a workspace at some moment. It is identified by the path and the number
-/// in its record, because these do not change when a history is moved or renumbered.
+/// The newest checkpoint of a workspace at some moment. It is identified by the workspace path and
+/// the checkpoint number in its record, because these do not change when a history is moved or
+/// renumbered.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct NewestCheckpoint {
@@ -178,8 +179,8 @@ impl CallRef {
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Began {
     pub tree: Oid,
-    /// The next free checkpoint number when the call began. It puts the starts and ends of calls in
-    /// order.
+    /// The next free checkpoint number when the call began. It shows the order in which calls began
+    /// and ended.
     pub seq: u64,
     /// The time of the capture: RFC 3339 in UTC.
     pub time: String,

@@ -189,10 +189,10 @@ pub(crate) fn find_inner_history<'o>(
     Ok(is_inner.then(|| WorkspaceRef { store, id: store.workspace_id(&known), path: known }))
 }
 
-/// Opens the workspace that the user means, so that files in it can be restored. If there is a
-/// history for exactly this path, opens that workspace, and otherwise the workspace that the path
-/// belongs to. Recreates the directory if it is missing. The caller must keep the second value for
-/// as long as it uses the workspace.
+/// Opens the workspace that the user means, so that files in it can be restored. If the path has a
+/// history of its own, or a directory above a missing path has one, opens the workspace with that
+/// history. Otherwise, opens the workspace that the path belongs to. Recreates the directory if it
+/// is missing. The caller must keep the second value for as long as it uses the workspace.
 pub fn revive_workspace<'o>(
     opened: &'o Opened,
     path: &Path,

@@ -146,8 +146,8 @@ fn find_files(mut waiting: Vec<PathBuf>) -> Vec<(PathBuf, u32)> {
     files
 }
 
-/// Adds a call's held files to its late capture where the original files have been deleted,
-/// replaced or changed. If this fails, the capture is not changed.
+/// For each held file whose original has since been deleted, replaced or changed, adds the held
+/// content to the call's late capture. If this fails, the capture is not changed.
 pub(super) fn add_held_files(
     opened: &Opened,
     call: &CallContext<'_>,

@@ -1,4 +1,5 @@
-//! The paths that a call may change: the workspace it works in, and the paths it names elsewhere.
+//! The paths that a call may change: the workspace that the call works in, and the paths that it
+//! names elsewhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -167,8 +167,8 @@ pub(crate) struct CallKey {
 }
 
 impl CallKey {
-    /// Returns the names that the call's file may have. There are several if the call has no name,
-    /// because calls without a name can be identical.
+    /// Returns the names that the call's state file may have. There are several if the call has no
+    /// name, because calls without a name can be identical.
     pub(super) fn file_names(&self) -> impl Iterator<Item = String> + '_ {
         const MAX_ALIKE: usize = 16;
         let count = if self.is_name { 1 } else { MAX_ALIKE };

@@ -49,7 +49,7 @@ pub struct LegacyArchive {
 #[allow(missing_docs, reason = "documented in docs/protocol.md")]
 pub struct WorkspaceStatus {
     pub path: AnyPath,
-    /// The number of rows in its list.
+    /// The number of rows in the workspace's list.
     pub checkpoints: usize,
     /// The time of the last capture or restore: RFC 3339 in UTC.
     pub last_touched: String,

@@ -51,9 +51,9 @@ fn copied_session(moved: &MovedSession) -> Option<String> {
     (new != moved.session).then_some(new)
 }
 
-/// Called once an interrupted rollback has been finished. Moves the agents' own conversations of
-/// these sessions to the point that the rollback returned to, and tells the user how to continue
-/// these conversations. Does nothing unless a user is waiting.
+/// Moves the agents' own conversations of these sessions to the point that a rollback returned to,
+/// and tells the user how to continue these conversations. This is called after an interrupted
+/// rollback has been finished. Does nothing unless a user is waiting.
 pub(crate) fn follow_after_recovery(opened: &Opened, sessions: &[String]) {
     let (Some(follow), true) = (opened.conversations.follow, opened.is_attended()) else { return };
     for session in sessions {

@@ -5,8 +5,8 @@
 //! (by Myers' algorithm, with changes moved down as far as possible), so the results agree with
 //! git's. The exception is a file that repeats a few lines over and over: there are several ways to
 //! match such lines, and one program may see a conflict where the other sees none. In a large file,
-//! a rewritten part that has such lines is treated as one change. In every case, a result without
-//! conflicts contains every change from both sides.
+//! a rewritten part that contains such lines is treated as one change. In every case, a result
+//! without conflicts contains every change from both sides.
 
 use std::collections::HashMap;
 use std::ops::Range;

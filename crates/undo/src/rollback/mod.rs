@@ -64,8 +64,8 @@ pub struct Request {
     pub directory: PathBuf,
     /// The state to return to.
     pub to: Destination,
-    /// The files and directories to restore, as the user gave them. An empty list means all. If any
-    /// are given, the conversation is left unchanged.
+    /// The files and directories to restore, as the user gave them. If the list is empty, all files
+    /// are restored. Otherwise, the conversation is left unchanged.
     pub paths: Vec<PathBuf>,
     pub scope: Scope,
     /// True if the index of the workspace's own repository is also restored.

@@ -28,8 +28,8 @@ struct NotedParts {
     deleted: Vec<RelPath>,
 }
 
-/// The right to restore the noted parts. The kernel releases it when the process that holds it
-/// ends.
+/// The right of one process to restore the noted parts: a lock that the kernel releases when the
+/// process ends.
 pub(super) struct PartsClaim {
     path: PathBuf,
     _lock: FileLock,

@@ -88,7 +88,8 @@ pub fn literal_path(path: &Path) -> PathBuf {
 }
 
 /// Splits the marks from the beginning of a path: `:(exclude,top)docs`, or `:!/docs` for short. If
-/// a mark is unknown, the text is taken as a path without marks that begins with a colon.
+/// a mark is unknown, the whole text is treated as a path that has no marks and happens to begin
+/// with a colon.
 pub(super) fn split_marks(typed: &Path) -> (Marks, &Path) {
     let found = typed.as_os_str().as_bytes().strip_prefix(b":").and_then(|rest| {
         match rest.strip_prefix(b"(") {

@@ -61,7 +61,7 @@ fn find_moment<'h>(history: &'h History, checkpoint: &'h Checkpoint) -> Moment<'
     Moment::Between(before.iter().rev().find_map(start), after.iter().find_map(start))
 }
 
-/// Finds which of the files to restore or delete were last changed neither by the checkpoint's
+/// Finds the files to restore or delete whose last change was made neither by the checkpoint's
 /// session nor by a rollback.
 pub(super) fn find_others_changes(
     workspace: &Workspace<'_>,

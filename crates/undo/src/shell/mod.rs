@@ -76,7 +76,7 @@ pub struct ScriptAnalysis {
     /// The commands, as written, that delete or overwrite files that cannot be determined before
     /// the commands run.
     pub unknown: Vec<String>,
-    /// The commands that delete takeback's own history or hooks.
+    /// The takeback commands that delete takeback's own history or hooks, or change its settings.
     pub history: Vec<HistoryCommand>,
     /// True if the script is known to change no files other than `paths`.
     pub bounded: bool,

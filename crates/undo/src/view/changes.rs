@@ -26,7 +26,7 @@ pub fn list_files(paths: &[RelPath]) -> Vec<&RelPath> {
     paths.iter().filter(|path| !above.contains(*path)).collect()
 }
 
-/// Lists the changes that a checkpoint's turn made itself or, for a safety checkpoint, the changes
+/// Lists the changes that the turn of a checkpoint made. For a safety checkpoint, lists the changes
 /// that its rollback made. If `paths` is not empty, lists only changes to these paths.
 pub fn list_own_changes(
     opened: &Opened,
@@ -74,8 +74,8 @@ pub fn list_others_changes(
     Ok(compared.changes.into_iter().filter(is_others).collect())
 }
 
-/// Lists the paths that changed in each row, by the id of the row's first checkpoint. The list is
-/// for finding rows, so it also contains the paths that others changed during a turn. Rows whose
+/// Maps the id of each row's first checkpoint to the paths that changed in the row. The result is
+/// used to find rows, so it also contains the paths that others changed during a turn. Rows whose
 /// trees cannot be read are left out. Stops early if `is_over` returns true.
 pub fn list_changed_paths(
     store: &Store,

@@ -13,7 +13,7 @@ use super::text::{mask_text, visible};
 /// The number of unchanged lines that are shown around changed lines.
 const CONTEXT: usize = 3;
 
-/// The longest line that is shown in full, in characters.
+/// The maximum length of a line that is shown in full, in characters.
 const MAX_LINE: usize = 2_000;
 
 /// A line with more words than this is not compared word by word.
@@ -24,7 +24,7 @@ const MAX_WORDS: usize = 400;
 #[derive(Debug)]
 pub enum FileDiff {
     Lines(Vec<Section>),
-    /// Both sides of a picture; `None` for a side without one.
+    /// The old and the new version of a picture; `None` for a version that does not exist.
     Images([Option<Image>; 2]),
     /// The reason why no lines are shown, as a sentence.
     Note(String),
@@ -297,7 +297,8 @@ fn compare_hunk(old: &Side<'_>, new: &Side<'_>, hunk: &Hunk) -> Section {
     };
     let mut before = plain(old, &hunk.before);
     let mut after = plain(new, &hunk.after);
-    // Lines are paired in order. If the two sides differ in length, the pairs are mostly unrelated.
+    // Lines are paired in order. If the two sides have different numbers of lines, most pairs would
+    // consist of unrelated lines.
     if before.len() == after.len() {
         for (index, (line, other)) in before.iter_mut().zip(&mut after).enumerate() {
             let (at, other_at) = (hunk.before.start + index, hunk.after.start + index);

@@ -26,7 +26,7 @@ pub enum Token {
 /// A piece of a line: its kind, and its length in bytes.
 pub(super) type Piece = (Token, usize);
 
-/// The construct that a line begins in.
+/// The state of the lexer at the start of a line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Inside {
     Code,
@@ -139,7 +139,8 @@ impl<'a> Lexer<'a> {
     fn read_code(&mut self) {
         let (language, rest) = (self.language, self.rest());
         let is_comment = |start: &&&str| {
-            // In shells and YAML, `#` is a comment only after a space.
+            // In shells and YAML, `#` begins a comment only after a space or at the start of a
+            // line.
             let is_free = self.at == 0
                 || self.line[..self.at].ends_with(char::is_whitespace)
                 || !language.has_spaced_comments;
@@ -308,7 +309,7 @@ mod tests {
             "\"\"\"doc\nmore\"\"\"\nif",
             &[(Text, "\"\"\"doc"), (Text, "more\"\"\""), (Keyword, "if")],
         );
-        // A quote that is left open ends with its line.
+        // A string without a closing quote ends at the end of its line.
         expect("a.c", "\"open\nif", &[(Text, "\"open"), (Keyword, "if")]);
     }
 

@@ -1,4 +1,4 @@
-//! The languages that are colored: their comments, strings and keywords.
+//! The languages whose code is colored, with their comments, strings and keywords.
 
 /// A kind of string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub(super) struct Quote {
     pub(super) is_multiline: bool,
 }
 
-/// The kind of a language, which determines what words in the language mean.
+/// The kind of a language. It determines how words in the language are colored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
     Code,
@@ -25,7 +25,7 @@ pub(super) enum Style {
 /// A language that the lexer knows.
 #[derive(Debug)]
 pub(super) struct Language {
-    /// The extensions of file names, or whole names.
+    /// The file extensions of the language, and whole file names such as `makefile`.
     names: &'static [&'static str],
     pub(super) style: Style,
     pub(super) line_comments: &'static [&'static str],
@@ -37,7 +37,7 @@ pub(super) struct Language {
     pub(super) ignores_case: bool,
     pub(super) has_dashes: bool,
     pub(super) has_lifetimes: bool,
-    /// True if a comment begins only after a space.
+    /// True if a line comment can begin only after a space or at the start of a line.
     pub(super) has_spaced_comments: bool,
 }
 

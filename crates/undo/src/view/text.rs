@@ -147,7 +147,7 @@ pub fn agent_of(session: &str) -> &str {
     session.split_once(':').map_or(session, |(agent, _)| agent)
 }
 
-/// Returns the number of the hue for an agent's name. Well-known agents have different hues.
+/// Returns the number of the color for an agent's name. Well-known agents have different colors.
 pub fn agent_hue(agent: &str) -> usize {
     const KNOWN: [&str; 11] = [
         "claude", "codex", "gemini", "opencode", "qwen", "copilot", "droid", "cline", "pi",

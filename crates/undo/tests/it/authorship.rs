@@ -240,8 +240,8 @@ fn edits_after_the_end_of_a_turn_stay_even_if_the_ends_of_its_calls_are_missing(
     assert_eq!(scratch.read("a"), "0\nx\ny\nthe user's\n", "{view:?}");
 }
 
-/// Undoes a turn whose only call has no reported end. Returns the content of a file that the user
-/// wrote during the call.
+/// Undoes a turn with a single call, whose end was never reported. Returns the content of a file
+/// that the user wrote during the call.
 fn undo_a_call_without_an_end(scratch: &Scratch) -> String {
     scratch.write("mine", "0\n");
     scratch.begin_turn("s", "edit");

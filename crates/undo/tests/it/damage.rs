@@ -198,7 +198,7 @@ fn a_repair_does_not_capture_more_than_the_limit() {
     let workspace = store.workspace(&other, &ForbiddenRoots::default()).unwrap();
     take_checkpoint(&scratch.opened, &workspace, &CheckpointOptions::default()).unwrap();
     drop(workspace);
-    // Since then, files have been added that exceed the size cap of the store.
+    // The files that are added after the checkpoint exceed the size cap of the store.
     let mut state = 1u64;
     for number in 0..3 {
         let noise = std::iter::repeat_with(|| {

@@ -72,7 +72,8 @@ pub(super) async fn document() -> Json<Value> {
     Json(document)
 }
 
-/// Sets the content type of all error responses to that of problems.
+/// Describes all error responses as problems: sets their content type, and adds a description where
+/// there is none.
 fn mark_problems(responses: &mut Value) {
     let responses = responses.as_object_mut().into_iter().flatten();
     for (_, response) in responses.filter(|(status, _)| !status.starts_with('2')) {

@@ -76,7 +76,7 @@ impl Rooms {
         Ok(rooms.entry(session.to_owned()).or_insert(room).clone())
     }
 
-    /// Also registers a room under another session, in which its conversation continues.
+    /// Registers a room under a second session, in which the room's conversation continues.
     pub(super) fn add_name(&self, session: &str, room: &Arc<Room>) {
         self.lock().insert(session.to_owned(), room.clone());
     }

@@ -27,7 +27,7 @@ pub(crate) fn take_up_interrupted(work: &Work) -> Result<(), WorkError> {
         if !work.app.rooms.wait_for_slot() {
             return Ok(());
         }
-        // The user sees the task in the list of interrupted ones.
+        // If this fails, the user still sees the task in the list of interrupted tasks.
         let _ = start_job(work, &JobPlace::Task(task), job);
     }
     Ok(())

@@ -11,7 +11,7 @@ pub(super) struct Point {
     pub(super) text: String,
 }
 
-/// The height of the drawing area. The width is that of the page.
+/// The height of the drawing area. The area is as wide as the page.
 const HEIGHT: f64 = 100.0;
 
 /// Draws a column for each point, in order.

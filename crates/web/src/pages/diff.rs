@@ -293,7 +293,7 @@ fn parts(parts: &[Part]) -> Markup {
     }
 }
 
-/// Returns the name of a token's class in the style sheet.
+/// Returns the CSS class for a token.
 fn class_of(token: Token) -> Option<&'static str> {
     Some(match token {
         Token::Plain => return None,

@@ -56,10 +56,10 @@ fn render(work: &Work, status: &Status, checkup: &Checkup) -> Markup {
             (note("warning", &html! { p { strong { (text::visible(&sentence(message))) } } p { (with_code(&sentence(hint))) "." } }))
         }
         @if let Some(jump) = &status.clock_jump {
-            (note("info", &html! { p { "The clock jumped, or takeback did not run for a while. The days between " (jump.from) " and " (jump.to) " do not count as age." } }))
+            (note("info", &html! { p { "The clock jumped, or takeback was not running for a while. The days between " (jump.from) " and " (jump.to) " do not count toward the age of checkpoints." } }))
         }
         @if !checkup.is_thorough {
-            p .further { a href="/health?thorough=1" { "Read all checkpoints and messages, too" } span .faint { " This may take minutes." } }
+            p .further { a href="/health?thorough=1" { "Also read all checkpoints and messages" } span .faint { " This may take minutes." } }
         }
         section .card {
             h2 { "Store" }

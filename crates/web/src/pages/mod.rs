@@ -1,6 +1,6 @@
 //! The pages. Everything has an address, and every page can be read without scripts.
 //!
-//! With the parameter `part`, only that part of a page is returned, for scripts.
+//! A script can request a single part of a page, with the parameter `part`.
 
 mod charts;
 mod chat;

@@ -54,7 +54,7 @@ pub(super) struct FileQuery {
 /// The largest picture that is shown, in bytes.
 const MAX_PICTURE: u64 = 32 << 20;
 
-/// The tabs of a turn: the name in the address, the label, the key.
+/// The tabs of a turn, each with its name in the address, its label and its key.
 const TABS: [(&str, &str, &str); 5] = [
     ("files", "Files", "f"),
     ("diff", "Diff", "d"),

@@ -64,13 +64,13 @@ fn render(work: &Work) -> Result<Markup, WorkError> {
                 (columns(&format!("Cost per day, the last {DAYS} days"), &by_day(&days, today, |total| (total.cost(), format_cost(total.cost()))), ["Day", "Cost"]))
                 (columns(&format!("Tokens per day, the last {DAYS} days"), &by_day(&days, today, |total| (tokens(total) as f64, text::group_digits(tokens(total).unsigned_abs()))), ["Day", "Tokens"]))
             }
-            p .faint { "A session counts for the day on which it began. ~ marks an estimated cost, and ? an unknown price, which you can set under [prices] in config.toml." }
+            p .faint { "Each session is counted on the day on which it began. ~ marks an estimated cost, and ? an unknown price, which you can set under [prices] in config.toml." }
             @for (title, label, totals) in &groups { (render_group(work, title, label, totals)) }
         }
     })
 }
 
-/// Lists the last days, including those without sessions.
+/// Returns a point for each of the last [`DAYS`] days, including days without sessions.
 fn by_day(
     totals: &[UsageTotal],
     today: Date,

@@ -145,7 +145,7 @@ impl Work {
     }
 }
 
-/// Finds a checkpoint of exactly this workspace by its id.
+/// Finds a checkpoint by its id. A checkpoint of another workspace is treated as not found.
 fn find_exact<'h>(
     history: &'h History,
     known: &WorkspaceRef<'_>,

@@ -217,7 +217,7 @@ fn a_stopped_server_leaves_the_turn_open_and_the_next_one_continues_it() {
     wait_for(&mut follow(&scratch.browser(), &session, event), "text");
     model.reached.recv().unwrap();
     scratch.stop();
-    // The model gives its next answer without a pause.
+    // From now on, the model answers without a pause.
     model.go.send(()).unwrap();
     model.go.send(()).unwrap();
     scratch.restart();

@@ -47,7 +47,7 @@ fn a_new_turn_is_announced_to_every_page() {
     let (_, mut second) = browser.stream("/api/v1/events");
     let (greeting, _) = wait_for(&mut first, "ready");
     wait_for(&mut second, "ready");
-    // The server checks the home for the first time only after its greeting.
+    // The server checks the home for the first time only after it has sent `ready`.
     let plan = json!({ "workspace": scratch.workspace(), "checkpoint": newest(&scratch) });
     let digest = browser.post("/api/v1/plan", plan).json()["digest"].clone();
     assert_eq!(browser.post("/api/v1/apply", json!({ "digest": digest })).status, 200);

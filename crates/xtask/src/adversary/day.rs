@@ -66,12 +66,12 @@ pub(super) struct Day<'a> {
     pub(super) lost: BTreeSet<String>,
     /// The lines that the user's edits replaced, by path.
     pub(super) replaced: BTreeMap<String, BTreeSet<Vec<u8>>>,
-    /// The marks in the user's edits that may be attributed to an agent.
+    /// The marks of the user's edits that may be attributed to an agent.
     pub(super) mixed_up: BTreeSet<String>,
-    /// The sessions whose open turn has a call without a reported end.
+    /// The sessions whose open turn has a call whose end has not been reported.
     pub(super) unended: BTreeSet<&'static str>,
-    /// The marks in edits that the user made while a call without a reported end was open. If the
-    /// end is never reported, the edits are attributed to the call, and the program must say so.
+    /// The marks of the user's edits during calls whose end had not been reported yet. If the end
+    /// is never reported, the edits are attributed to the call, and the program must say so.
     pub(super) edited_meanwhile: BTreeSet<String>,
     pub(super) calls: usize,
     /// The disk that holds takeback's home, or all files of the simulated day. `None` if no disk

@@ -44,7 +44,7 @@ fn may_differ(
         return true;
     }
     // If the answer says that the checkpoint does not cover a path, the rollback restores the path
-    // as it was when it was first captured. Of the lines that the path had at the given moment,
+    // as it was when it was first captured. Of the lines that the file had at the given moment,
     // only those that the user has replaced may be missing.
     let lines = |file: Option<&FileCopy>| file.map(|file| lines_of(&file.content));
     let (then, now) = (lines(then.get(path)), lines(now.get(path)).unwrap_or_default());

@@ -50,8 +50,8 @@ impl Day<'_> {
         Ok(())
     }
 
-    /// Checks that a rollback did exactly what its plan had announced. `known` are the checkpoints
-    /// that existed before the plan was made.
+    /// Checks that a rollback did exactly what its plan had announced. `known` lists the
+    /// checkpoints that existed before the plan was made.
     fn check_planned(
         &self,
         known: &[ListedCheckpoint],

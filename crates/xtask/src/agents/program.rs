@@ -59,8 +59,8 @@ pub(crate) enum WayBack {
     InPlace {
         typed: &'static str,
         shown: &'static str,
-        /// The directory below the home directory in which the agent then begins another log, whose
-        /// name contains `_`.
+        /// The directory in which the agent then begins another log, relative to the home
+        /// directory. The name of that log contains `_`.
         logs: Option<&'static str>,
         /// The line that makes the conversation go forward again in place.
         forward: Option<&'static str>,

@@ -174,7 +174,7 @@ impl Sandbox {
         requests.find(|request| request.count_text(text) > 0)
     }
 
-    /// Prepares a command of takeback that starts the agent. Its errors go to a log.
+    /// Prepares a takeback command that starts the agent. Its standard error goes to a log.
     pub(crate) fn agent_command(&self, words: &[&str]) -> Result<Command, Failure> {
         let log = fs::File::create(self.log_directory().join("acp.stderr"));
         let mut command = self.command_for(&self.takeback);

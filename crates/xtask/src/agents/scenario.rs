@@ -22,7 +22,8 @@ const ROLLED_BACK: &str = "`takeback rollback undo` takes this back";
 /// Text that takeback prints instead of rolling back when an agent runs without a user.
 const WITHHELD: &str = "Nothing was changed: the agent runs without a user";
 
-/// The state of the project before each step, and the checkpoint that must contain it.
+/// The state of the project before each step, and the id of the checkpoint that must contain this
+/// state.
 struct Steps {
     before_writing: (Snapshot, String),
     before_removing: (Snapshot, String),
@@ -167,7 +168,7 @@ fn must_have_files(sandbox: &Sandbox, expected: [bool; 2]) -> Result<(), Failure
     Ok(())
 }
 
-/// Continues the conversation that the output of a rollback names, with another prompt. Returns the
+/// Sends another prompt to the conversation that the output of a rollback names. Returns the
 /// request that contains the prompt.
 fn continue_conversation(sandbox: &Sandbox, done: &Value, name: &str) -> Result<Request, Failure> {
     let moved = done["sessions"].as_array().cloned().unwrap_or_default();
@@ -208,7 +209,8 @@ fn do_work_with_pause(sandbox: &Sandbox) -> Result<Steps, Failure> {
     thread::scope(|scope| {
         let turn = scope.spawn(|| {
             let turn = sandbox.run_turn(Turn::First(WORK), "work");
-            // If the agent stops asking the model too early, the pause never begins.
+            // If the agent ended its turn too early, the pause never began. Dropping the pause
+            // wakes the thread that is waiting for it.
             drop(sandbox.model.take_pause());
             turn
         });

@@ -108,7 +108,7 @@ impl Subject {
                 warm.insert(WarmStores { shadow, home, store })
             }
         };
-        // The second capture rereads files that were too new to be trusted in the first.
+        // The second capture rereads files that were written just before the first one.
         for _ in 0..2 {
             warm.shadow.save_checkpoint()?;
             process::run_to_end(&mut bench.program.checkpoint_command(&warm.home, &tree.root))?;
@@ -217,8 +217,8 @@ fn measure_changed(bench: &mut Bench, on: &mut Subject, count: usize) -> Result<
     Ok(())
 }
 
-/// Makes each contender in turn capture two successive edits. Only the second capture is measured,
-/// because it also rereads files from the first edit, which are still too new to be trusted. Then
+/// Makes each contender in turn capture two successive edits. Only the second capture is measured:
+/// it also rereads the files of the first edit, which were written too recently to be skipped. Then
 /// the other contenders capture the same state without being measured.
 pub(crate) fn take_turns_editing(
     rounds: usize,

@@ -17,18 +17,21 @@ use crate::Failure;
 
 pub(crate) const SHAPES: [Shape; 2] = [Shape::Source(1_000), Shape::Source(10_000)];
 
-/// The hook before a tool call that may change files, when nothing has changed.
+/// The name of the figure for the hook before a tool call that may change files, when nothing has
+/// changed.
 pub(crate) const BEFORE: &str = "before";
 const AFTER: &str = "after";
-/// The hook before a call that only reads.
+/// The name of the figure for the hook before a call that only reads.
 const READING: &str = "before, reading";
-/// A request to a long-running process before a call that may change files.
+/// The name of the figure for a request to a long-running process before a call that may change
+/// files.
 const RPC: &str = "before, rpc";
 
 pub(crate) fn measure_hook(bench: &mut Bench, on: &mut Subject) -> Result<(), Failure> {
     let agent = Agent { bench, home: Home::new(&bench.scratch)?, tree: &on.tree.root };
     agent.send_event(&json!({ "event": "turn_start", "prompt": "make it faster" }))?;
-    // This runs twice, because the first run does not trust files that have only just been written.
+    // The second run rereads files that were written just before the first one, so only later runs
+    // take the usual time.
     for call in ["first", "second"] {
         agent.send_call("before_tool", call, "make")?;
         agent.send_call("after_tool", call, "make")?;

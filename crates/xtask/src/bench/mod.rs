@@ -141,8 +141,8 @@ fn this_program() -> Result<PathBuf, Failure> {
     std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))
 }
 
-/// True if this program was built with the profile of the published program or with the release
-/// profile. A release build takes a fraction of the time. The program to measure is in the same
+/// True if this program was built with the profile of the published program, or with the release
+/// profile, which compiles in a fraction of the time. The program to measure is in the same
 /// directory as this program.
 fn is_measured_build(this: &Path) -> bool {
     let directory = this.parent();

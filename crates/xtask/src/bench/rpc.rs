@@ -17,7 +17,8 @@ use crate::Failure;
 
 pub(crate) const SHAPE: Shape = Shape::Source(10_000);
 
-/// A request before a tool call that may change files, when nothing has changed.
+/// The name of the figure for a request before a tool call that may change files, when nothing has
+/// changed.
 pub(crate) const TOOL_BEFORE: &str = "tool.before";
 /// The name of the figure for appended messages.
 pub(crate) const APPENDS: &str = "rpc messages.append";
@@ -39,7 +40,8 @@ pub(crate) fn measure_rpc(bench: &mut Bench, on: &mut Subject) -> Result<(), Fai
             json!({ "call": calls.to_string(), "tool": "Bash", "input": { "command": "make" } });
         client.request_report("tool.before", &with_agent(&call, &on.tree.root))
     };
-    // This runs twice, because the first run does not trust files that have only just been written.
+    // The second run rereads files that were written just before the first one, so only later runs
+    // take the usual time.
     call_before()?;
     call_before()?;
     let contenders: Vec<Contender<'_>> = vec![

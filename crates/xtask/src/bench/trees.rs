@@ -75,7 +75,7 @@ impl Tree {
     /// Changes a line in each of `count` files. The files differ from call to call.
     pub(crate) fn edit_files(&mut self, count: usize) -> Result<(), Failure> {
         for _ in 0..count {
-            // A prime step visits all files in turn.
+            // Stepping by a prime number visits all files in turn.
             self.next_edit = (self.next_edit + 7_919) % self.files.len();
             let path = &self.files[self.next_edit];
             let mut text = fs::read(path).map_err(io_failure("read", path))?;

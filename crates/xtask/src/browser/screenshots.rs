@@ -34,14 +34,14 @@ pub(crate) fn write_screenshots() -> Result<(), Failure> {
     browser.open(&served.link)?;
     for_each_look(&browser, |look| take_all(&browser, &served, &folder, look))?;
     // The dialogs look different while an agent is working, so the conversations begin only after
-    // the other pictures.
+    // the other pictures have been taken.
     let chats = begin_chats(&browser)?;
     for_each_look(&browser, |look| take_chats(&browser, &served, &chats, &folder, look))?;
     println!("{}", folder.display());
     Ok(())
 }
 
-/// Sets each combination of size and color scheme, and calls `take` with the name of the
+/// Tries each combination of size and color scheme, and calls `take` with the name of the
 /// combination.
 fn for_each_look(
     browser: &Browser,

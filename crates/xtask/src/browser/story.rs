@@ -173,7 +173,7 @@ fn model_of(agent: &str) -> &'static str {
     }
 }
 
-/// A running `takeback rpc`, whose clock may be set back.
+/// A running `takeback rpc`, whose clock may be set to an earlier time.
 struct Rpc {
     child: std::process::Child,
     input: std::process::ChildStdin,

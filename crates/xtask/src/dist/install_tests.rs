@@ -100,7 +100,7 @@ fn pass_signal(launcher: &Path, directory: &Path) -> Result<(), Failure> {
     let mut text = String::new();
     output.read_line(&mut text).map_err(|error| error.to_string())?;
     kill_process(Pid::from_child(&child), Signal::TERM).map_err(|error| error.to_string())?;
-    // The output ends when no process has it open any more.
+    // The output ends once no process has it open.
     output.read_to_string(&mut text).map_err(|error| error.to_string())?;
     let status = child.wait().map_err(|error| error.to_string())?;
     match text.starts_with("http://") && status.code().is_some() {

@@ -1,4 +1,5 @@
-//! The packages: a tarball, a Debian package, npm packages, a wheel, and the files that fetch them.
+//! The packages: a tarball, a Debian package, npm packages, a wheel, and the files that install
+//! them (the install script, the Dockerfile and the Homebrew formula).
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -54,7 +55,7 @@ pub(super) struct Packages {
     pub(super) directory: PathBuf,
     pub(super) tarball: PathBuf,
     pub(super) debian: PathBuf,
-    /// The package that users install, and the one that holds the program.
+    /// The package that users install, and the package that contains the program.
     pub(super) npm: [PathBuf; 2],
     pub(super) wheel: PathBuf,
     pub(super) install_script: PathBuf,
@@ -284,13 +285,13 @@ impl<'a> Packager<'a> {
         ))
     }
 
-    /// Returns the address of the repository, derived from that of its releases on GitHub.
+    /// Returns the address of the repository, derived from the address of its releases on GitHub.
     fn repository(&self) -> &str {
         self.base_url.trim_end_matches("/download").trim_end_matches("/releases")
     }
 
-    /// Reads the README, and makes its relative links absolute, because a package index shows it
-    /// without the other documents.
+    /// Reads the README, and makes its relative links absolute, because a package index shows the
+    /// README without the other documents.
     fn read_readme(&self) -> Result<String, Failure> {
         let readme = repository().join("README.md");
         let readme = fs::read_to_string(&readme).map_err(|error| error.to_string())?;

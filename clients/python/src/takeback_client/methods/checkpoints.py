@@ -63,7 +63,7 @@ class CheckpointMethods(Caller):
         git: Optional[bool] = None,
         agent: Optional[str] = None,
     ) -> Fork:
-        """Copies the conversation and, into a new directory, the files of a checkpoint.
+        """Copies a conversation up to a point, and writes the files at that point to a directory.
 
         The agent's own conversation is copied as well. `agent` names the agent that will continue
         the copy, if it is not the agent of the session.

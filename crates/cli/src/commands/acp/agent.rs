@@ -103,7 +103,8 @@ impl Proxy {
         let _ = self.takeover.as_ref().map(add);
     }
 
-    /// Reports a session that has begun. Returns the slash commands to offer in the session.
+    /// Reports a session that has begun. Returns the message that tells the editor which slash
+    /// commands the session has.
     fn start_session(&self, session: &str, outcome: &Outcome) -> Vec<u8> {
         let mut state = self.state();
         let model = outcome.models.as_ref().and_then(|models| models.current_model_id.clone());
@@ -198,7 +199,8 @@ impl Proxy {
         state.session(session).draft.push(id, &text, is_thought);
     }
 
-    /// Records the agent's updates about a call, and reports its beginning and its end.
+    /// Records an update from the agent about a call, and reports the beginning and the end of the
+    /// call.
     fn hear_call(&self, session: &str, update: CallUpdate, kind: &str) {
         let id = update.tool_call_id.clone();
         let mut state = self.state();
@@ -227,10 +229,10 @@ impl Proxy {
         let hooks = self.hook_reports(session);
         let reports_it = match hooks {
             HookReports::Nothing => true,
-            // Perhaps a hook is about to report the call.
+            // Until the call has ended, a hook may still report it.
             HookReports::NoCallYet => known.hooks_are_silent || outcome.is_some(),
-            // If only the proxy has reported the beginning of a call, it also has to report the
-            // end.
+            // If no hook has reported the call, but the proxy has reported its beginning, the proxy
+            // also has to report its end.
             HookReports::Calls => call.reported.is_some() && !self.is_call_of_hooks(session, &id),
         };
         if !reports_it {
@@ -263,8 +265,8 @@ impl Proxy {
         self.takeover.as_ref().is_some_and(|takeover| takeover.has_call(session, call))
     }
 
-    /// Describes a call that is about to be made. `change` adds what the request says about the
-    /// call. Returns `None` if the agent's hooks report the call under a name of their own.
+    /// Builds the report about a call that is about to be made. `change` adds what the request says
+    /// about the call. Returns `None` if the agent's hooks report the call, under another id.
     pub(super) fn report_of_call(
         &self,
         name: &CallName,

@@ -14,7 +14,7 @@ const READING_KINDS: [&str; 5] = ["read", "search", "fetch", "think", "switch_mo
 /// Kinds of tools that change the files that they name.
 const FILE_KINDS: [&str; 3] = ["edit", "delete", "move"];
 
-/// The maximum length, in bytes, of the diffs that are kept as the input of a call.
+/// The maximum total length, in bytes, of the diffs that are kept as the input of a call.
 const MAX_DIFFS: usize = 64 << 10;
 
 /// The fields of an update about a call. A field that is missing has not changed.
@@ -66,7 +66,7 @@ pub(super) struct CallState {
     pub(super) is_granted: bool,
     /// The work that was reported when the call began.
     pub(super) reported: Option<ToolWork>,
-    /// True if the end of the call was reported.
+    /// True if the end of the call has been reported.
     pub(super) is_ended: bool,
 }
 
@@ -167,7 +167,7 @@ impl CallState {
     }
 
     /// Finds the script in the call's input. Returns `None` if the tool edits, deletes or moves
-    /// files: such a tool may have a field `command` that is not a script.
+    /// files: the field `command` in the input of such a tool need not be a script.
     fn raw_script(&self, directory: &Path) -> Option<String> {
         let is_file_tool = FILE_KINDS.contains(&self.kind.as_str());
         if is_file_tool {

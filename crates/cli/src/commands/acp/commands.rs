@@ -39,8 +39,8 @@ impl AgentCommands {
         for raw in list {
             let command: Option<AgentCommand> = serde_json::from_str(raw.get()).ok();
             if let Some(command) = command {
-                // Such a command comes from one of takeback's command files. Without takeback's
-                // hooks, nothing would answer it.
+                // Leave out commands from takeback's own command files: without takeback's hooks,
+                // the agent cannot answer them.
                 if is_own_command(&command.description) {
                     continue;
                 }

@@ -18,7 +18,7 @@ use super::session::{AgentRequest, CallName, EditorRequest};
 use crate::slash::SlashLine;
 
 impl Proxy {
-    /// Records the content of a message from the editor.
+    /// Records the content of a message from the editor. Returns how to pass the message on.
     pub(super) fn hear_editor(self: &Arc<Proxy>, message: &Envelope<'_>, line: &[u8]) -> Passage {
         if message.is_response() {
             return self.hear_answer(message, line);
@@ -50,7 +50,8 @@ impl Proxy {
         Passage::Unchanged
     }
 
-    /// Takes a checkpoint before the agent gets a prompt. Answers takeback's slash commands.
+    /// Answers a prompt if it is one of takeback's slash commands. Otherwise, takes a checkpoint
+    /// before the agent gets the prompt.
     fn hear_prompt(
         self: &Arc<Proxy>,
         session: &str,
@@ -64,7 +65,8 @@ impl Proxy {
             return Passage::Kept;
         }
         let text = prompt_text(blocks);
-        // If text were added, the agent would no longer recognize its own slash command.
+        // Add no notice to a slash command of the agent, because the agent would no longer
+        // recognize it.
         let wants_notice = !blocks.is_empty() && !text.trim_start().starts_with('/');
         let since = Instant::now();
         let (report, ledger_id) = {

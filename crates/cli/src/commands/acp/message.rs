@@ -117,7 +117,7 @@ pub(super) struct Cost {
     pub(super) currency: String,
 }
 
-/// A block of a prompt or of an answer.
+/// A block of content in a prompt or an answer.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Block {
@@ -188,7 +188,7 @@ pub(super) fn plain_text(blocks: &[&RawValue]) -> Option<String> {
     Some(blocks.iter().map(text).collect::<Option<Vec<_>>>()?.concat())
 }
 
-/// Returns the text of a block.
+/// Returns the text of a block. Content other than text is represented by its URI or its type.
 pub(super) fn block_text(block: &RawValue) -> Option<String> {
     let block: Block = serde_json::from_str(block.get()).ok()?;
     match block.r#type.as_str() {
@@ -200,7 +200,8 @@ pub(super) fn block_text(block: &RawValue) -> Option<String> {
     }
 }
 
-/// Replaces a part of a line, and leaves every other byte unchanged. `part` is a slice of the line.
+/// Replaces a part of a line, and leaves every other byte unchanged. Returns `None` if `part` is
+/// not a slice of the line.
 pub(super) fn splice(line: &[u8], part: &str, new: &[u8]) -> Option<Vec<u8>> {
     let start = (part.as_ptr() as usize).checked_sub(line.as_ptr() as usize)?;
     let end = start.checked_add(part.len()).filter(|end| *end <= line.len())?;

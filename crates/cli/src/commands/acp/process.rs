@@ -57,7 +57,8 @@ impl AgentProcess {
         }
         let child = command.spawn()?;
         let group = AgentGroup(Pid::from_child(&child));
-        // If the watchdog cannot be started, the agent exits when it sees the end of its input.
+        // Even without a watchdog, the agent notices the end of its input if this process is
+        // killed.
         let watchdog = start_watchdog(group).ok();
         Ok(AgentProcess { child, group, watchdog })
     }
@@ -110,8 +111,9 @@ impl AgentGroup {
         Ok(())
     }
 
-    /// Stops the agent after the editor has exited. The agent's input has ended, too, so the agent
-    /// first gets time to exit by itself. Once the agent has exited, this process exits as well.
+    /// Stops the agent after the editor has exited. The agent's input has ended, so the agent first
+    /// gets time to exit by itself. As soon as it exits, this process exits as well, and sends no
+    /// more signals.
     pub(super) fn end(self) {
         thread::sleep(GRACE);
         self.send(Signal::TERM);

@@ -1,6 +1,6 @@
 //! The proxy: passes messages on, and records their content.
 //!
-//! If takeback fails, the message is passed on unchanged.
+//! If takeback fails to handle a message, the message is passed on unchanged.
 
 use std::io::{self, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,7 +21,7 @@ use crate::takeover::Takeover;
 pub(super) enum Passage {
     Unchanged,
     Changed(Vec<u8>),
-    /// The proxy answers the message itself.
+    /// The proxy answers the message itself, and does not pass it on.
     Kept,
 }
 
@@ -111,7 +111,7 @@ impl Proxy {
 
     /// Sends a message to the editor on behalf of the agent.
     pub(super) fn tell_editor(&self, message: &serde_json::Value) {
-        // If the editor has exited, the thread that passes messages to the editor notices that.
+        // If the editor has exited, the thread that passes messages to the editor notices it.
         let _ = write(&mut self.to_editor.lock(), format!("{message}\n").as_bytes());
     }
 
@@ -141,11 +141,12 @@ impl Proxy {
         }
     }
 
-    /// If a line that is too long to be parsed may be a prompt, takes a checkpoint for each idle
-    /// session before the line is passed on.
+    /// Protects the files from a line that is too long to be parsed. If the line may be a prompt,
+    /// takes a checkpoint for each idle session before the line is passed on.
     fn protect_from_long_line(&self, beginning: &[u8]) {
         const METHOD: &[u8] = b"session/prompt";
-        /// The number of bytes at the beginning that are searched for the message's method.
+        /// The number of bytes at the beginning of the line that are searched for the message's
+        /// method.
         const SEARCHED: usize = 1 << 20;
         let searched = &beginning[..beginning.len().min(SEARCHED)];
         if !searched.windows(METHOD.len()).any(|found| found == METHOD) {

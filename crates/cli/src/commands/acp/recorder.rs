@@ -33,7 +33,7 @@ const IDLE: Duration = Duration::from_millis(500);
 /// long.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// The time that the proxy waits for the rest of the work at the end of the conversation.
+/// The maximum time that the proxy waits for the rest of the work at the end of the conversation.
 const LAST_WORK: Duration = Duration::from_secs(20);
 
 /// A piece of work for the thread.
@@ -75,7 +75,7 @@ impl Recorder {
         }
     }
 
-    /// Does work while the conversation continues.
+    /// Gives work to the thread, and does not wait for it.
     pub(super) fn submit(&self, work: impl FnOnce(&mut Worker) + Send + 'static) {
         let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(sender) = &*sender {
@@ -84,8 +84,9 @@ impl Recorder {
         }
     }
 
-    /// Does work while the conversation waits, up to a time limit. The work can find out whether
-    /// the conversation is still waiting.
+    /// Gives work to the thread, and waits for the result. When the time limit is up, returns the
+    /// default value instead. The flag that is passed to the work is true while this function is
+    /// still waiting.
     pub(super) fn wait_for<T: Default + Send + 'static>(
         &self,
         work: impl FnOnce(&mut Worker, &AtomicBool) -> T + Send + 'static,
@@ -100,7 +101,7 @@ impl Recorder {
         result.unwrap_or_default()
     }
 
-    /// Waits until all work is done.
+    /// Waits until all work is done, but no longer than [`LAST_WORK`].
     pub(super) fn finish(&self) {
         drop(self.sender.lock().unwrap_or_else(PoisonError::into_inner).take());
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -111,7 +112,7 @@ impl Recorder {
             let _ = sender.send(());
         });
         if waiter.is_ok() {
-            // The next takeback process repeats or repairs the work that remains.
+            // If work is left unfinished, the next takeback process repeats or repairs it.
             let _ = done.recv_timeout(LAST_WORK);
         }
     }
@@ -120,7 +121,7 @@ impl Recorder {
 /// The state of the thread.
 pub(super) struct Worker {
     context: Context,
-    /// The stamp of the files in takeback's home when it was last opened.
+    /// The stamp that the files in takeback's home had when the home was last opened.
     stamp: Option<Stamp>,
     late: LateReports,
 }
@@ -136,7 +137,7 @@ impl Worker {
             match next {
                 Ok(work) => {
                     self.refresh();
-                    // Work that fails must not stop the work that follows.
+                    // If one piece of work panics, the next one must still be done.
                     let _ = catch_unwind(AssertUnwindSafe(|| work(&mut self)));
                     background::reap_children();
                     is_idle = false;
@@ -212,7 +213,7 @@ impl Worker {
         notice_text(&notices)
     }
 
-    /// Writes events into the ledger.
+    /// Writes events to the ledger.
     pub(super) fn record(&self, events: &[Event]) {
         /// The time to wait for other processes that are writing to the ledger.
         const LEDGER_WAIT: Duration = Duration::from_millis(500);
@@ -240,8 +241,8 @@ fn warn(opened: &Opened, report: &Report, handled: &Handled) -> Option<String> {
     warning_text(&new, &[])
 }
 
-/// Returns the reason why strict mode refuses a call that is not protected. Returns `None` if
-/// strict mode is off.
+/// Returns the reason why strict mode refuses a call. Returns `None` if the call is protected, or
+/// if strict mode is off.
 fn refuse_unsafe(opened: &Opened, failures: &[String], lost: &[Unprotected]) -> Option<String> {
     let lost = lost.iter().filter(|lost| !lost.is_replaceable).map(ToString::to_string);
     let reasons: Vec<String> = failures.iter().cloned().chain(lost).collect();

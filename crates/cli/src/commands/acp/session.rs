@@ -1,5 +1,4 @@
-//! The state of the conversation in the proxy: its sessions, and the requests that are waiting for
-//! an answer.
+//! The proxy's state: the sessions, and the requests that are waiting for an answer.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -85,7 +84,7 @@ pub(super) struct Session {
     pub(super) model: Option<String>,
     /// The cost of the session so far, in dollars.
     pub(super) cost: Option<f64>,
-    /// The cost that has been written to the ledger.
+    /// The part of the cost that has been written to the ledger.
     pub(super) recorded_cost: f64,
 }
 
@@ -147,7 +146,7 @@ impl State {
         format!("{}:{session}", self.agent)
     }
 
-    /// Describes an event in a session.
+    /// Builds a report about an event in a session.
     pub(super) fn report(&mut self, session: &str, event: ReportedEvent) -> Report {
         let agent = self.agent.to_owned();
         let Session { directory, model, .. } = self.session(session);
@@ -171,7 +170,8 @@ impl State {
         message.map(event).into_iter().collect()
     }
 
-    /// Takes the usage of a turn, as events for the ledger.
+    /// Converts the usage of a turn, and the cost since the last turn, to events for the ledger.
+    /// Returns no events if takeback reads the agent's own log.
     pub(super) fn take_usage(&mut self, session: &str, usage: Option<Usage>) -> Vec<Event> {
         if self.has_log() {
             return Vec::new();

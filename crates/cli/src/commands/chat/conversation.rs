@@ -27,7 +27,7 @@ pub(crate) struct Conversation {
 
 /// The directory that the agent works in.
 struct Place {
-    /// The context of the command, in this directory.
+    /// The context of the command, with this directory as its current directory.
     context: Context,
     /// The agent, whose system prompt names the directory.
     built: BuiltAgent,
@@ -46,7 +46,8 @@ impl Conversation {
         Ok(Conversation { place: Place { context, built }, arguments, task: None, stopper })
     }
 
-    /// Returns the context of the command, in the directory that the agent works in.
+    /// Returns the context of the command. Its current directory is the one that the agent works
+    /// in.
     pub(crate) fn context(&self) -> &Context {
         &self.place.context
     }
@@ -61,7 +62,8 @@ impl Conversation {
         describe_model(&self.place.built.agent.provider)
     }
 
-    /// Continues the session that the user means, or the last one in this directory.
+    /// Continues the session that `typed` names. If it is `None`, continues the last session in
+    /// this directory.
     pub(crate) fn resume(&mut self, typed: Option<&str>) -> Result<(), Failure> {
         let session = match typed {
             Some(typed) => find_own_session(typed, self.context())?,
@@ -70,9 +72,10 @@ impl Conversation {
         self.enter(Some(&session), None)
     }
 
-    /// Leaves the current conversation, and continues another session, in `directory` or else in
-    /// that session's own directory. If `session` is `None`, the next prompt begins a new session.
-    /// If this fails, the current conversation stays open.
+    /// Leaves the current conversation, and continues another session. The agent then works in
+    /// `directory` or, if that is `None`, in the session's own directory. If `session` is `None`,
+    /// the next prompt begins a new session. If an error occurs, the current conversation stays
+    /// open.
     pub(crate) fn enter(
         &mut self,
         session: Option<&str>,
@@ -99,7 +102,7 @@ impl Conversation {
     }
 
     /// Leaves the current conversation, and continues the task with this id in the task's
-    /// directory. If this fails, the current conversation stays open.
+    /// directory. If an error occurs, the current conversation stays open.
     pub(crate) fn resume_task(&mut self, id: &str) -> Result<(), Failure> {
         if self.task.as_ref().is_some_and(|task| task.id() == id) {
             return Ok(());
@@ -121,7 +124,7 @@ impl Conversation {
         Ok(takeback_runtime::list_shared_tasks(&self.place.built.agent)?)
     }
 
-    /// Makes a task of any machine of the fleet ready to continue here.
+    /// Prepares a task of any machine in the fleet, so that this machine can continue it.
     pub(crate) fn adopt(
         &mut self,
         id: &str,
@@ -225,7 +228,7 @@ impl Conversation {
     }
 
     /// Runs a turn. With `--json`, prints which task and session the turn belongs to. Otherwise, if
-    /// the turn is waiting for an answer, says how the user can give it later.
+    /// the turn is waiting for an answer, tells the user how to answer later.
     fn run_turn(
         &mut self,
         act: impl FnOnce(&mut Task) -> Result<Pause, TaskError>,
@@ -322,19 +325,19 @@ pub(crate) fn find_own_session(typed: &str, context: &Context) -> Result<String,
     }
 }
 
-/// True if a session was begun by `takeback chat`, or forked for it.
+/// True if a session belongs to takeback's own agent.
 fn is_own(session: &str) -> bool {
     session.split_once(':').is_some_and(|(agent, _)| agent == AGENT)
 }
 
-/// Finds the last session in this directory.
+/// Finds the last session of takeback's own agent in this directory.
 fn find_last_session(context: &Context) -> Result<String, Failure> {
     let directory = context.directory.canonicalize();
     let directory = directory.unwrap_or_else(|_| context.directory.clone());
     let options =
         ListOptions { workspace: Some(directory.display().to_string()), ..ListOptions::default() };
     let sessions = context.ledger()?.sessions(&options)?;
-    // A subagent's session is part of another session.
+    // Skip the sessions of subagents, which are parts of other sessions.
     let last = sessions
         .into_iter()
         .map(|summary| summary.session)

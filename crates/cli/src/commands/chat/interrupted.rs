@@ -94,8 +94,8 @@ fn agrees() -> bool {
     is_agreed
 }
 
-/// Continues, in the background, a goal whose process ended. A goal that is waiting for an approval
-/// is left to the user.
+/// Starts a background process that continues an interrupted goal. A goal that is waiting for an
+/// approval is left to the user.
 fn take_up_goal(open: &OpenGoal, context: &Context) {
     let id = &open.goal.id;
     let objective = output::shorten(&output::join_lines(&open.goal.objective), PROMPT_LENGTH);
@@ -109,7 +109,7 @@ fn take_up_goal(open: &OpenGoal, context: &Context) {
     }
 }
 
-/// Describes a conversation that was interrupted.
+/// Describes a conversation that was interrupted or is waiting for the user's answer.
 fn describe(task: &TaskView, context: &Context) -> String {
     let prompt = find_prompt(task, context).map(|prompt| format!(" (“{prompt}”)"));
     let prompt = prompt.unwrap_or_default();

@@ -86,8 +86,8 @@ fn to_json(event: &TurnEvent<'_>) -> Value {
     }
 }
 
-/// Returns the fields that all events about a call share. `input` is the parsed input, or the text
-/// if it is not valid JSON.
+/// Returns the fields that all events about a call share. The field `input` is the call's parsed
+/// input, or its text if the text is not valid JSON.
 fn call_fields(event: &str, call: &RequestedCall, subagent: Option<usize>) -> Map<String, Value> {
     let input = serde_json::from_str(&call.arguments);
     let input = input.unwrap_or_else(|_| Value::from(call.arguments.as_str()));

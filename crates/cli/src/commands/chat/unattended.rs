@@ -42,7 +42,7 @@ pub(crate) fn start_goal(
     let (new, id) = (built.new_session, new_id());
     context.close_ledger();
     let task = Task::begin_goal(built.agent, &context.directory, new, &id, objective, budget)?;
-    // The other process can continue the task only after this process has released it.
+    // The background process can continue the task only after this process has released it.
     drop(task);
     spawn_goal(&id, context)?;
     Ok(id)

@@ -48,7 +48,8 @@ fn find_directories(
                 .hint("name the directory in which Hermes keeps its checkpoints")),
         };
     }
-    // Opening the store sets an older layout aside as an archive, which can then be imported.
+    // If the store has an older layout, opening it sets its repositories aside as an archive, which
+    // can then be imported.
     if opened.checkpoints_directory().exists() {
         opened.store()?;
     }

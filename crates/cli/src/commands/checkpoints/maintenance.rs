@@ -155,8 +155,8 @@ pub(super) fn repair_store(store: &Store, context: &Context) -> Result<ExitCode,
     let bar = Progress::counting("repairing", "objects");
     let report = store.repair(&|done, total| bar.step(done, Some(total)))?;
     drop(bar);
-    // Accept the losses, because the user learns of them now. Otherwise, they would forever keep
-    // prunes from freeing space.
+    // Accept the losses, because this command now reports them to the user. As long as a loss is
+    // not accepted, no prune can free space.
     let lost = if report.lost.is_empty() { 0 } else { store.accept_losses(&report)? };
     let view = RepairView {
         set_aside: report.set_aside.into_iter().map(PackView::from).collect(),

@@ -229,8 +229,8 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     }
 }
 
-/// Takes back an open conversation. If that fails, the model is told what was taken back, and the
-/// user is told how to continue from that point.
+/// Takes back an open conversation. If that fails, a notice still tells the model what was rolled
+/// back, and the user is told which command continues the conversation from the right point.
 fn take_back(
     opened: &takeback_undo::Opened,
     session: &str,

@@ -86,7 +86,7 @@ pub(crate) fn describe_jump(jump: &ClockJump) -> String {
         )
     } else {
         format!(
-            "The days between {from} and {to} do not count as age: takeback did not run, or the \
+            "The days between {from} and {to} do not count as age: takeback was not running, or the \
              clock jumped."
         )
     }
@@ -189,8 +189,8 @@ pub(super) fn run_clear_legacy(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Asks the user to confirm a deletion, because it cannot be undone. Fails if the user cannot be
-/// asked.
+/// Asks the user to confirm a deletion, because it cannot be undone. Fails if the user declines or
+/// cannot be asked.
 pub(super) fn confirm(
     what: &str,
     force: &ForceArguments,

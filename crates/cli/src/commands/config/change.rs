@@ -71,7 +71,7 @@ pub(super) fn set(arguments: &SetArguments, context: &Context) -> Result<ExitCod
                 save(&changed, context)?;
                 return report(key, previous, context);
             }
-            // Report the error of the first reading of the value, because that reading is most
+            // If no reading fits the setting, report the error of the first one, which is most
             // likely what the user meant.
             Err(failure) => problem = problem.or(Some(failure)),
         }
@@ -125,7 +125,8 @@ pub(super) fn resolve_key(typed: &str) -> Result<String, Failure> {
     Err(Failure::new(format!("there is no setting `{typed}`")).hint(hint))
 }
 
-/// Returns the tables and the name of a setting, in the profile that the user chose.
+/// Returns the names of the tables that contain a setting, and then its own name. If the user chose
+/// a profile, the tables are those in the profile.
 fn path_of<'k>(key: &'k str, context: &'k Context) -> Vec<&'k str> {
     let profile = context.profile().map(|profile| [PROFILES, profile]);
     profile.into_iter().flatten().chain(split_key(key)).collect()
@@ -212,7 +213,7 @@ pub(super) fn save_text(text: &str, context: &Context) -> Result<(), Failure> {
         .map_err(|error| Failure::new(format!("cannot write {}", path.display())).because(&error))
 }
 
-/// Returns the value that is in effect.
+/// Returns the value that is in effect for a setting.
 fn find_value(key: &str, context: &Context) -> Json {
     let config = Config::read_anyway(&context.home, context.profile()).0;
     let all = serde_json::to_value(&config).expect("plain data becomes JSON");

@@ -13,7 +13,8 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::output;
 
-/// Lets the user edit a copy of config.toml, which replaces the file once it has no mistakes.
+/// Lets the user edit a copy of config.toml. Once the copy has no mistakes, it replaces
+/// config.toml.
 pub(super) fn run(context: &Context) -> Result<ExitCode, Failure> {
     if !std::io::stdin().is_terminal() {
         return Err(Failure::new("there is no terminal to edit the settings in")

@@ -40,7 +40,7 @@ struct SettingView {
     meaning: Option<&'static str>,
 }
 
-/// All settings, and the file that sets some of them.
+/// All settings, and the path of config.toml, which overrides some of the defaults.
 #[derive(Serialize)]
 pub(crate) struct SettingsView {
     pub(super) file: String,

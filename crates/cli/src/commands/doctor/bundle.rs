@@ -99,16 +99,16 @@ fn read_output(command: &mut Command) -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Returns the names and paths to mask, each with its replacement. The longest come first, so that
-/// none of them is masked only in part.
+/// Returns the names and paths to mask, each with its replacement. The longest come first: if one
+/// name contains another, the longer name is then masked as a whole.
 fn private_names(context: &Context) -> Vec<(String, String)> {
     let mut names = Vec::new();
     let opened = &context.open_with(Config::default());
     let mut paths = Vec::new();
     if let Ok(status) = takeback_undo::retention::read_status(opened) {
         paths.extend(status.workspaces.into_iter().map(|known| known.path.0));
-        // A workspace with failures may have no checkpoints, so it may be missing from the first
-        // list.
+        // A workspace with failures may have no checkpoints, so it may be missing from the list of
+        // workspaces.
         paths.extend(status.failures.into_iter().map(|failure| failure.workspace.0));
     }
     for (number, path) in (1..).zip(paths) {

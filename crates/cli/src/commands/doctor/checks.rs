@@ -25,8 +25,8 @@ pub(crate) struct StoreView {
     pub(super) orphans: usize,
     pub(super) checkpoints: usize,
     pub(super) failures: Vec<String>,
-    /// The days that do not count towards the age of checkpoints, because takeback did not run or
-    /// the clock jumped.
+    /// A span of time that does not count toward the age of checkpoints, because takeback was not
+    /// running or the clock jumped.
     pub(super) clock_jump: Option<ClockJump>,
 }
 
@@ -175,10 +175,10 @@ fn count_spool(context: &Context) -> usize {
 
 #[derive(Serialize)]
 pub(super) struct HookSpeed {
-    /// The shortest measured time that a hook process takes, in milliseconds.
+    /// The time that the fastest of several hook processes took, in milliseconds.
     pub(super) hook_ms: f64,
-    /// The time that capturing this workspace takes, in milliseconds. Null if the workspace has no
-    /// checkpoints.
+    /// The time that the fastest of several captures of this workspace took, in milliseconds. Null
+    /// if the workspace has no checkpoints.
     pub(super) capture_ms: Option<f64>,
 }
 

@@ -93,17 +93,18 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     Ok(code)
 }
 
-/// The checks to make.
+/// The checks to run.
 struct Extent<'a> {
     /// The names of the agents to check. If empty, all agents are checked.
     agents: &'a [String],
     /// True if the failures that were reported so far are to be forgotten.
     clears: bool,
-    /// True if all checkpoints and messages are to be read, and the hook is to be measured.
+    /// True if all checkpoints and messages are to be read, and the speed of the hook is to be
+    /// measured.
     is_thorough: bool,
 }
 
-/// Checks everything for the health page of `takeback serve`.
+/// Runs the checks for the health page of `takeback serve`.
 #[cfg(not(fuzzing))]
 pub(crate) fn check_up(context: &Context, is_thorough: bool) -> Result<Checkup, Failure> {
     let view = check_everything(&Extent { agents: &[], clears: false, is_thorough }, context)?;

@@ -1,4 +1,5 @@
-//! `takeback fleet gc`: deletes what this machine's checkpoints no longer need.
+//! `takeback fleet gc`: deletes objects in the object storage that this machine's checkpoints no
+//! longer need.
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -14,9 +14,9 @@ use crate::output::Progress;
 /// The state of the checkpoints in the object storage.
 #[derive(Serialize)]
 pub(super) struct CheckpointsView {
-    /// The address, as it is shown to the user.
+    /// The address of the object storage, as it is shown to the user.
     pub(super) target: Option<String>,
-    /// The number of checkpoints that are not uploaded.
+    /// The number of checkpoints that have not been uploaded yet.
     pub(super) waiting: u64,
     #[serde(flatten)]
     pub(super) last: LastUpload,
@@ -47,7 +47,7 @@ fn read_access(context: &Context) -> StorageAccess {
         endpoint: variable("AWS_ENDPOINT_URL_S3").or_else(|| variable("AWS_ENDPOINT_URL")),
     };
     let google = match variable("STORAGE_EMULATOR_HOST") {
-        // An emulator gets no credentials, as with Google's own programs.
+        // Like Google's own programs, send no credentials to an emulator.
         Some(host) => GoogleAccess { endpoint: Some(host), ..GoogleAccess::default() },
         None => GoogleAccess {
             token: variable("GOOGLE_OAUTH_ACCESS_TOKEN"),
@@ -82,8 +82,8 @@ pub(super) fn upload(context: &Context, is_silent: bool) -> Result<Option<Upload
     Ok(Some(report))
 }
 
-/// Returns the state of the checkpoints, without a request to the object storage. Returns `None` if
-/// no object storage is configured.
+/// Returns the state of the checkpoints, without sending a request to the object storage. Returns
+/// `None` if no object storage is configured.
 pub(super) fn find_checkpoints(context: &Context) -> Result<Option<CheckpointsView>, Failure> {
     let settings = read_settings(context)?.filter(|settings| settings.objects.is_some());
     let Some(settings) = settings else { return Ok(None) };

@@ -54,8 +54,8 @@ fn ship_changes(mut shipper: Shipper, path: &Path, context: &Context, stopped: &
         }
         match ship_once(&mut shipper, path, context) {
             Ok(true) => (seen, wait) = (Some(stamp), LOOK),
-            // Look again soon: more may have changed, and another process may have shipped without
-            // the latest changes.
+            // Look again soon: the ledger may have changed again, and another process that was
+            // shipping may have missed the latest changes.
             Ok(false) | Err(FleetError::Busy) => wait = LOOK,
             // `takeback fleet status` shows the failure.
             Err(_) => wait = (wait * 2).min(LONGEST_WAIT),
@@ -63,7 +63,7 @@ fn ship_changes(mut shipper: Shipper, path: &Path, context: &Context, stopped: &
     }
 }
 
-/// Ships the changes in the ledger. Returns true if there were none.
+/// Ships the changes in the ledger. Returns true if there was nothing to ship.
 fn ship_once(shipper: &mut Shipper, path: &Path, context: &Context) -> Result<bool, FleetError> {
     if !path.exists() {
         return Ok(true);
@@ -78,7 +78,7 @@ fn ship_once(shipper: &mut Shipper, path: &Path, context: &Context) -> Result<bo
 }
 
 /// The lengths and modification times of the ledger's database and write-ahead log. An empty log
-/// counts as missing, because opening and closing the ledger creates and removes one.
+/// counts as missing, because opening and closing the ledger creates and removes an empty log.
 #[derive(PartialEq, Eq)]
 struct Stamp([Option<(u64, SystemTime)>; 2]);
 

@@ -1,4 +1,5 @@
-//! `takeback fleet status`: how far behind the fleet's database is.
+//! `takeback fleet status`: shows how many changes have not been shipped, and the state of the
+//! fleet's database.
 
 use std::process::ExitCode;
 

@@ -218,8 +218,8 @@ pub(super) fn with_installer<T>(
     work(&Installer { takeback_home: &context.home, user_home: home, env_var: &variable, program })
 }
 
-/// Returns the command line that runs takeback for this user. If a path found in PATH resolves to
-/// this program, uses that path, because it stays valid after an update.
+/// Returns the command line that runs takeback for this user. If a directory in PATH contains this
+/// program, or a link to it, uses the path there, because it stays valid after an update.
 fn takeback_command(context: &Context) -> Result<Vec<String>, Failure> {
     let this = std::env::current_exe()
         .map_err(|error| Failure::new("cannot find the path of takeback").because(&error))?;

@@ -135,8 +135,8 @@ impl Server {
 
     fn initialize(&mut self, params: &Value) -> Value {
         self.can_ask = match params["capabilities"].get("elicitation") {
-            // An agent that lists no ways of asking supports forms, the only way in older versions
-            // of the protocol.
+            // An agent that lists no ways of asking supports forms, which are the only way in older
+            // versions of the protocol.
             Some(Value::Object(ways)) => ways.is_empty() || ways.contains_key("form"),
             _ => false,
         };

@@ -36,7 +36,7 @@ struct RestoreArguments {
 enum Approval {
     Given,
     Refused,
-    /// The agent declared that it can ask, but the question failed.
+    /// The agent cannot ask the user, or its attempt to ask failed.
     Impossible,
     /// The agent no longer wants an answer.
     Cancelled,
@@ -205,7 +205,7 @@ fn ask(server: &mut Server, request: &Value, question: &str) -> io::Result<Appro
             Some(Message::Response { id, result }) if id == own => {
                 return Ok(read_approval(result));
             }
-            // Answers to earlier questions are no longer of any use.
+            // Answers to earlier questions are no longer needed.
             Some(Message::Response { .. }) => {}
             Some(Message::Notification { method, params }) => {
                 if method == "notifications/cancelled" && params["requestId"] == *request {

@@ -242,7 +242,7 @@ pub(crate) fn handled_files(opened: &Opened) -> Option<Arc<AtomicU64>> {
 }
 
 /// Starts a process that takes back the conversation in which the user typed the command, once the
-/// turn with the command has ended.
+/// turn that contains the command has ended.
 fn take_back_later(view: &RollbackView, context: &Context) {
     let Some(session) = context.globals.typed_in.as_deref() else { return };
     let is_typed_here = |moved: &&MovedSession| moved.session == session;

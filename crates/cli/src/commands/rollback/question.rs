@@ -86,7 +86,7 @@ impl Choices {
 }
 
 /// Finds the row that the plan returns to, if that row is the last turn that has not been taken
-/// back. Only then does an undo of that turn take back the same work of the agent as the rollback.
+/// back. Only then does an undo of that turn take back the same work as the rollback.
 fn find_last_turn(planned: &Planned, context: &Context) -> Option<usize> {
     let rows = list::make_list(context).ok()?.checkpoints;
     let last = rows.iter().find(|row| row.kind == "turn" && !row.taken_back)?;

@@ -77,7 +77,7 @@ impl ChatHost for ServedAgent {
     }
 }
 
-/// Converts an answer, without colors and control characters.
+/// Converts an answer to the server's type, and removes colors and control characters.
 fn convert(answer: slash::SlashAnswer) -> SlashAnswer {
     let slash::SlashAnswer { text, data, action, failed } = answer.plain();
     let mut converted = SlashAnswer { text, data, failed, action: None };

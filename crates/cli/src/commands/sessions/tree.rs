@@ -129,12 +129,12 @@ fn print_tree(root: &SessionNode, ids: &ShortIds, context: &Context) {
     table.print();
 }
 
-/// The position of a session in the tree that is drawn.
+/// The position of a session in the drawing of the tree.
 #[derive(Default)]
 struct Branch<'a> {
-    /// The lines of the tree that are drawn to the left of the session.
+    /// The line-drawing characters to the left of the session.
     own: String,
-    /// The lines of the tree that are drawn to the left of the session's children.
+    /// The line-drawing characters to the left of the session's children.
     indent: String,
     /// The workspace of the session's parent.
     workspace: Option<&'a str>,

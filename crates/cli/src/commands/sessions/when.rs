@@ -24,7 +24,7 @@ fn resolve(text: &str, now: &Zoned) -> Option<Time> {
     Some(Time(moment.as_millisecond()))
 }
 
-/// Parses a span that counts backwards, with or without `ago`. Months and years are calendar units.
+/// Parses a time span such as `3w`, with or without `ago`. Months and years are calendar units.
 fn parse_span(text: &str) -> Option<Span> {
     let text = text.trim();
     let text = text.strip_suffix("ago").unwrap_or(text);

@@ -38,8 +38,8 @@ impl Failure {
     }
 }
 
-/// Lists the lines that choose a provider: one whose key is in the environment or, if there is
-/// none, a local server.
+/// Suggests lines for config.toml that choose a provider: one whose key is in the environment or,
+/// if there is none, a local server.
 fn choose_provider(found: &[&str], config: &str) -> String {
     let Some((first, others)) = found.split_first() else {
         return format!(

@@ -156,7 +156,8 @@ impl MarkdownStream {
         let last = start_of_line(&self.source, end - 1);
         let fence = open_fence(&self.source[start..end]);
         if let Some(fence) = fence.filter(|fence| last >= start + fence.len()) {
-            // The lines of code do not depend on each other, so only the last one is kept.
+            // Lines of code do not depend on each other, so only the last line is kept in the
+            // source.
             self.source = format!("{fence}{}", &self.source[last..]);
             self.finished = 1;
         }

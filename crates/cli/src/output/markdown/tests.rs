@@ -82,7 +82,8 @@ fn links_show_their_addresses() {
         99,
         "docs (https://a.b/c) https://a.b https://a.b pic (x.png) me@a.b\n",
     );
-    // A definition would change a line that has been shown already.
+    // A link definition is shown as plain text: if it took effect, it would change a line that has
+    // already been shown.
     check(
         "See [docs] and [the *docs*][docs].\n\n[docs]: /u 'x'\n\nend",
         99,

@@ -1,4 +1,4 @@
-//! Signatures of requests: Shared Key.
+//! Signing requests with Azure's Shared Key scheme.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -54,8 +54,8 @@ mod tests {
 
     use super::*;
 
-    /// The example in Microsoft's documentation, "Authorize with Shared Key". The key is not
-    /// published, so the signature cannot be compared.
+    /// The example in Microsoft's documentation, "Authorize with Shared Key". Microsoft did not
+    /// publish the key, so the signature itself cannot be compared.
     #[test]
     fn the_documented_example_has_the_documented_string_to_sign() {
         let mut request = Request::new(Method::GET, "/mycontainer".into());

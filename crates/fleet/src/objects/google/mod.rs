@@ -18,7 +18,7 @@ use super::remote::{ErrorBody, ErrorMeaning, Operation, Origin, Page, Protocol, 
 /// A bucket of Google Cloud Storage.
 pub(super) struct Google {
     credentials: Credentials,
-    /// The path of the bucket's objects, without the slash at its beginning.
+    /// The path of the bucket's objects, without a leading slash.
     base: String,
 }
 
@@ -114,7 +114,7 @@ impl Protocol for Google {
     }
 
     fn parse_error(&self, body: &str) -> Option<ErrorBody> {
-        // Some servers send only a status.
+        // Some servers send only a status, without a body.
         if body.is_empty() {
             return Some(ErrorBody::default());
         }

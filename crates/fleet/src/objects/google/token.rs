@@ -22,7 +22,7 @@ use crate::objects::remote::to_timestamp;
 /// The right to read, write and delete objects.
 const SCOPE: &str = "https://www.googleapis.com/auth/devstorage.read_write";
 
-/// The time for which a token is valid; Google allows no more.
+/// The time for which a token is valid. Google does not allow a longer one.
 const LIFETIME: Duration = Duration::from_secs(3600);
 
 /// A service account and its key.

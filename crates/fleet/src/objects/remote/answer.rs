@@ -48,7 +48,7 @@ pub(in crate::objects) fn parse_http_date(text: &str) -> Option<i64> {
     Some(zoned.timestamp().as_millisecond())
 }
 
-/// Determines the meaning of an error, and the reason that the server gives as text. The meaning is
+/// Determines what an error means, and the reason that the server gives in words. The meaning is
 /// `None` if the answer does not come from this kind of server.
 pub(super) fn find_meaning(
     protocol: &dyn Protocol,

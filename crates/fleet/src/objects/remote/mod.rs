@@ -1,9 +1,8 @@
-//! Buckets on servers. This module has what all kinds of object storage have in common:
-//! connections, retries, the rate limit, and the reasons for errors. A [`Protocol`] covers the
-//! differences.
+//! Buckets on servers. This module contains the code that all kinds of object storage share:
+//! connections, retries, the rate limit, and the reasons for errors. Each kind implements
+//! [`Protocol`] for the rest.
 //!
-//! Keys consist of letters, digits and `-_./`, so simple code is enough to handle them in URLs and
-//! XML.
+//! Keys consist only of letters, digits and `-_./`, so they need little escaping in URLs and XML.
 
 mod answer;
 mod protocol;
@@ -29,7 +28,8 @@ use super::access::Provider;
 use super::bucket::{Bucket, Content, LimitedReader, Listing};
 use super::error::ObjectsError;
 
-/// The number of times that a request is made if the server cannot be reached or is overloaded.
+/// The maximum number of times that a request is made if the server cannot be reached or is
+/// overloaded.
 const ATTEMPTS: u32 = 4;
 
 /// The time after which a connection that makes no progress is considered lost.
@@ -82,7 +82,7 @@ pub(super) struct RemoteBucket {
 }
 
 impl RemoteBucket {
-    /// Returns a bucket. `name` is its name for messages to the user.
+    /// Returns a bucket. `name` is the bucket's name in messages to the user.
     pub(super) fn new(
         provider: Provider,
         origin: Origin,
@@ -277,8 +277,8 @@ impl Bucket for RemoteBucket {
                     return Err(ObjectsError::NotStorage { target: self.target.clone() });
                 };
                 object.key = key.to_owned();
-                // The server's clock is known only in whole seconds, so this time is rounded down
-                // as well.
+                // `listing.now` has only whole seconds, so the time of creation is rounded down as
+                // well.
                 object.created -= object.created.rem_euclid(1000);
                 listing.objects.push(object);
             }
@@ -294,7 +294,7 @@ impl Bucket for RemoteBucket {
 fn make_agent(is_secure: bool) -> Agent {
     let mut config = Agent::config_builder()
         .http_status_as_error(false)
-        // A redirect would need another signature.
+        // A redirected request would need a new signature.
         .max_redirects(0)
         .timeout_resolve(Some(STALL))
         .timeout_connect(Some(STALL))

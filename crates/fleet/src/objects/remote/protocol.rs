@@ -37,13 +37,14 @@ pub(in crate::objects) trait Protocol: Send + Sync {
         error: Option<&ErrorBody>,
     ) -> Option<ErrorMeaning>;
 
-    /// True if a request that was answered with this status can succeed a moment later. Does not
-    /// cover statuses that are temporary in every protocol.
+    /// True if a request that was answered with this status can succeed a moment later. Statuses
+    /// that are temporary in every protocol are handled elsewhere.
     fn is_temporary(&self, _status: u16) -> bool {
         false
     }
 
-    /// True if the answer for an object that does not exist can also mean that there is no bucket.
+    /// True if the server answers in the same way when an object is missing and when the bucket is
+    /// missing.
     fn confuses_missing(&self) -> bool {
         false
     }
@@ -54,7 +55,7 @@ pub(in crate::objects) enum Operation<'a> {
     Download {
         key: &'a str,
     },
-    /// Creates an object, unless the key exists.
+    /// Creates an object, unless an object with this key exists.
     Create {
         key: &'a str,
     },

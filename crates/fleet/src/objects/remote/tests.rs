@@ -164,7 +164,7 @@ fn a_creation_that_conflicts_with_another_request_is_tried_again() {
     let refused = create((0..ATTEMPTS).map(|_| conflict()).collect());
     assert!(matches!(refused, Err(ObjectsError::Server { .. })), "{refused:?}");
 
-    // In Azure's protocol, the same status means that the object exists.
+    // In Azure's protocol, status 409 means that the object exists.
     let exists = vec![answer(409, &xml_error("BlobAlreadyExists"))];
     assert!(!bucket(Provider::Azure, exists).create("a", &Content::Bytes(b"x")).unwrap());
 }

@@ -1,4 +1,4 @@
-//! Reading XML, as far as object storage needs it.
+//! Reading the parts of XML that the answers of object storage use.
 
 use super::protocol::ErrorBody;
 

@@ -1,4 +1,4 @@
-//! Signatures of requests: AWS Signature Version 4.
+//! Signing requests with AWS Signature Version 4.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};

@@ -89,7 +89,7 @@ impl Machine {
         upload(&self.in_directory(directory), &self.store)
     }
 
-    /// Takes over the identity of another machine, as if this home were a copy.
+    /// Adopts the identity of another machine, as if this home were a copy of the other home.
     pub(super) fn copy_identity(&mut self, other: &Machine) {
         self.identity = other.identity.clone();
     }
@@ -98,7 +98,8 @@ impl Machine {
         fleet.clone_into(&mut self.identity.fleet);
     }
 
-    /// Returns the file with the state of the machine's uploads, or `None` if there is none.
+    /// Returns the content of the file with the state of the machine's uploads. Returns `None` if
+    /// there is no such file.
     pub(super) fn fleet_files(&self) -> Result<Option<String>, FleetError> {
         Files::in_home(self.home.path()).read("objects.json")
     }

@@ -159,7 +159,7 @@ fn a_pack_with_a_mark_is_not_relied_on_by_later_uploads() {
     let objects = machine.in_directory(bucket.path());
     let kept = CollectOptions { grace: Duration::from_secs(3600), ..AT_ONCE };
     assert_eq!(objects.collect(&machine.store, &kept).unwrap().waiting_packs, 1);
-    // The same content is captured again while its pack waits to be deleted.
+    // Capture the same content again while its pack waits to be deleted.
     machine.pin();
     machine.upload(bucket.path()).unwrap();
     objects.collect(&machine.store, &AT_ONCE).unwrap();
@@ -303,7 +303,7 @@ fn waiting_checkpoints_are_counted_without_a_request() {
     assert_eq!(objects.count_waiting(&machine.store).unwrap(), 2);
     machine.upload(bucket.path()).unwrap();
     assert_eq!(objects.count_waiting(&machine.store).unwrap(), 0);
-    // The deletion of a checkpoint does not hide a new one that is waiting.
+    // The new checkpoint is counted as waiting even though another one has been deleted.
     let id = machine.store.workspace_id(&machine.project);
     machine.store.unpin(&PinName { workspace: id, seq: 1 }).unwrap();
     machine.pin();
@@ -325,6 +325,7 @@ fn the_rate_of_an_upload_is_limited() {
     let mut read = Vec::new();
     LimitedReader::new(content.as_slice(), Some(200_000)).read_to_end(&mut read).unwrap();
     assert!(read == content);
-    // There is no wait after the last piece, which accounts for a tenth of a second.
+    // At this rate, the content takes 0.3 seconds: three pieces of 0.1 seconds each, with no wait
+    // after the last one.
     assert!(started.elapsed() >= std::time::Duration::from_millis(150));
 }

@@ -12,8 +12,8 @@ use crate::objects::{ObjectsError, Placed, PullPin};
 
 const NOW: SystemTime = SystemTime::UNIX_EPOCH;
 
-/// Pulls the workspace of the machine `first` into a directory, with all checkpoints. The files are
-/// those of `commit`.
+/// Pulls the workspace of the machine `first` into a directory, with all checkpoints. The directory
+/// gets the files of `commit`.
 fn place(
     reader: &Machine,
     bucket: &Path,
@@ -59,7 +59,7 @@ fn a_workspace_arrives_byte_for_byte_with_its_history() {
     let destination = reader.home.path().canonicalize().unwrap().join("work/shop");
     let placed = place(&reader, bucket.path(), commit, &destination).unwrap();
     assert_eq!((placed.checkpoints, placed.damaged.len()), (2, 0));
-    // Another program compares the files.
+    // Compare the files with another program.
     let diff = std::process::Command::new("diff")
         .args(["--recursive", "--no-dereference"])
         .args([&machine.project, &destination])
@@ -103,7 +103,7 @@ fn a_pull_never_touches_existing_files() {
         .filter(|name| name.to_string_lossy().starts_with(".takeback"))
         .collect();
     assert!(left.is_empty(), "{left:?}");
-    // The directory does not get a history that is not its own.
+    // The directory has not received the history of the pulled workspace.
     let id = reader.store.workspace_id(&destination);
     assert!(reader.store.pin_names(&id).unwrap().is_empty());
 }
@@ -116,7 +116,7 @@ fn a_pull_that_was_cut_off_before_the_directory_appeared_can_be_repeated() {
     let reader = Machine::new("reader");
     let destination = reader.home.path().canonicalize().unwrap().join("shop-2");
     place(&reader, bucket.path(), commit, &destination).unwrap();
-    // Simulate a process that was killed after it had made the pins.
+    // Simulate a process that was killed after it had created the pins.
     fs::remove_dir_all(&destination).unwrap();
     let placed = place(&reader, bucket.path(), commit, &destination).unwrap();
     assert_eq!(placed.checkpoints, 0, "they are there already");

@@ -1,4 +1,4 @@
-//! Nothing private leaves a machine in readable form.
+//! Tests that nothing private leaves a machine in readable form.
 
 use std::fs;
 use std::io::Read;

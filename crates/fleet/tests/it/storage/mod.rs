@@ -30,7 +30,7 @@ pub(crate) struct StorageServer {
     directory: tempfile::TempDir,
     /// The secrets of a user who may do everything in the bucket.
     secrets: Vec<String>,
-    /// Other credentials of this user.
+    /// Other credentials of the user who may do everything.
     pub(crate) other_access: Vec<StorageAccess>,
     /// Users who may not upload.
     pub(crate) refused_access: Vec<(StorageAccess, IsExpected)>,
@@ -77,7 +77,7 @@ impl StorageServer {
         self.access_at(self.port)
     }
 
-    /// Returns the address and credentials of the server, with another port.
+    /// Returns the address and credentials of the server, but with the given port.
     pub(crate) fn access_at(&self, port: u16) -> StorageAccess {
         let secrets: Vec<&str> = self.secrets.iter().map(String::as_str).collect();
         access_to(self.provider, port, &secrets)
@@ -180,7 +180,8 @@ pub(crate) fn access_to(provider: Provider, port: u16, secrets: &[&str]) -> Stor
     access
 }
 
-/// Finds a program of a tool where `cargo xtask test` installs it. If it is missing, says so.
+/// Finds a program of a tool that `cargo xtask test` installs. If the tool is not installed, says
+/// so and returns `None`.
 fn find_tool(name: &str, program: &str) -> Option<PathBuf> {
     let tools = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("tools");
     let mut found: Vec<PathBuf> = std::fs::read_dir(tools)

@@ -180,7 +180,7 @@ fn copy_while(
             return Ok(false);
         }
     }
-    // The file may have grown meanwhile.
+    // The file may have grown beyond the limit while it was being copied.
     if from.limit() == 0 { Err(too_large(original)) } else { Ok(true) }
 }
 

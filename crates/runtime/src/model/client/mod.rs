@@ -141,7 +141,7 @@ impl Client {
     }
 }
 
-/// Builds the HTTP request. The errors contain neither the key nor a password in the address.
+/// Builds the HTTP request. The errors contain neither the key nor a password from the address.
 fn build_http(
     provider: &Provider,
     body: &RequestBody,

@@ -15,7 +15,7 @@ pub(crate) struct ResponsesDecoder {
     calls: HashMap<u64, usize>,
     /// The indexes of the items whose text has arrived.
     texts: Vec<u64>,
-    /// The reasoning items, which are sent back.
+    /// The reasoning items, which are sent back with the next requests.
     reasoning: Vec<Value>,
     is_refused: bool,
 }

@@ -29,7 +29,7 @@ pub(super) struct Edit {
 struct Replacement<'e> {
     range: Range<usize>,
     new: Cow<'e, str>,
-    /// The number of the edit, from 1.
+    /// The number of the edit, starting at 1.
     edit: usize,
 }
 

@@ -1,4 +1,4 @@
-//! A running command: its output, its exit status, and how to end it early.
+//! A running command: its output, its exit status, and how to terminate it early.
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -16,10 +16,11 @@ use super::output::{LiveOutput, OutputBuffer};
 use super::shell::Shell;
 use super::watchdog::Watchdog;
 
-/// The time that processes are given to end on their own after they are asked to end.
+/// The time that processes are given to exit after they are asked to.
 const TERM_GRACE: Duration = Duration::from_secs(2);
 
-/// The time after which takeback gives up on processes that do not end even when they are killed.
+/// The time after which takeback gives up on processes that do not disappear even when they are
+/// killed.
 const KILL_GRACE: Duration = Duration::from_secs(2);
 
 /// The interval at which takeback checks on processes that are not its children.
@@ -219,7 +220,8 @@ impl Job {
         }
     }
 
-    /// Ends all processes of the command: first asks them to end, then kills those that are left.
+    /// Terminates all processes of the command: first asks them to exit, then kills those that are
+    /// left.
     pub(super) fn end(&self) {
         self.signal(Signal::TERM);
         // A stopped process handles the first signal only after it continues.

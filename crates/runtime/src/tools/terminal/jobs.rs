@@ -15,8 +15,9 @@ use crate::tools::ToolSettings;
 /// The maximum number of commands in the background.
 const MAX_JOBS: usize = 32;
 
-/// All running commands of an agent, and those whose end has not been reported to the model. They
-/// are ended when this value is dropped, and also if the agent's process is killed.
+/// All running commands of an agent, and the commands whose end has not been reported to the model
+/// yet. The commands are terminated when this value is dropped, and also if the agent's process is
+/// killed.
 ///
 /// A command that must outlive the agent starts a session of its own, for instance with `setsid
 /// --fork`, and writes its output to a file.
@@ -96,8 +97,8 @@ impl Jobs {
 impl Drop for Jobs {
     fn drop(&mut self) {
         let jobs = self.list();
-        // All commands are asked to end before any of them is waited for, so that they can end at
-        // the same time.
+        // All commands are asked to exit before this waits for any of them, so that they can exit
+        // at the same time.
         jobs.iter().for_each(|job| job.ask_to_end());
         for job in jobs {
             if !job.wait_until_gone(Duration::ZERO) {

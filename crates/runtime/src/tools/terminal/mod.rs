@@ -3,7 +3,8 @@
 //! - `shell` starts a command, and `family` signals all its processes.
 //! - `job` reads the output of a command and waits for its end; `output` limits the size of the
 //!   output, and `clean` removes what only a terminal understands.
-//! - `jobs` keeps the commands that are running, and `watchdog` ends them if the agent is killed.
+//! - `jobs` keeps the commands that are running, and `watchdog` terminates them if the agent is
+//!   killed.
 //! - `process` is the tool for commands in the background.
 
 mod clean;
@@ -109,7 +110,8 @@ impl Terminal {
         Ok(self.conclude(&job, waited, timeout))
     }
 
-    /// Describes how a command ended. If it timed out or was cancelled, ends it first.
+    /// Describes how a command ended. If it timed out or was cancelled, terminates its processes
+    /// first.
     fn conclude(&self, job: &Job, waited: Waited, timeout: Duration) -> ToolOutput {
         job.unwatch();
         let (end, is_success) = match waited {

@@ -1,4 +1,4 @@
-//! The tool `process`: shows, awaits and ends commands in the background.
+//! The tool `process`: shows, waits for and terminates commands in the background.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ const MAX_WAIT: Duration = Duration::from_secs(600);
 /// The maximum number of bytes of a command that are shown in the list.
 const MAX_COMMAND: usize = 80;
 
-/// The tool that shows, waits for and ends background commands.
+/// The tool that shows, waits for and terminates background commands.
 pub(in crate::tools) struct Process {
     pub(in crate::tools) jobs: Arc<Jobs>,
 }
@@ -82,7 +82,7 @@ impl Process {
     }
 }
 
-/// Waits for the end of a command, or until the call is cancelled.
+/// Waits until the command ends, the time is up, or the call is cancelled.
 fn wait(job: &Arc<Job>, time: Duration, context: &ToolContext<'_>) {
     let watched = Arc::clone(job);
     let guard = context.cancel.on_cancel(move || watched.cancel_wait());

@@ -24,7 +24,7 @@ pub(super) struct Shell {
     /// bash, or else sh.
     program: PathBuf,
     pub(super) posix: PathBuf,
-    /// The program that starts another one in a new session.
+    /// The program `setsid`, which starts another program in a new session.
     setsid: Option<PathBuf>,
     pub(super) environment: Vec<(OsString, OsString)>,
 }

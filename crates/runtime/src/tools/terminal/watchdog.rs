@@ -1,8 +1,9 @@
-//! Ends the commands of an agent that dies without ending them itself.
+//! Terminates the commands of an agent that dies without terminating them itself.
 //!
 //! A killed process cannot clean up. So a small shell waits for the end of a pipe that only the
-//! agent's process holds open, and then ends the commands that are still running. Without it, a
-//! command would go on changing files while the restarted agent decides how to continue.
+//! agent's process holds open, and then terminates the commands that are still running. Without the
+//! watchdog, a command would go on changing files while the restarted agent decides how to
+//! continue.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -23,7 +24,7 @@ send() {
 test -z \"$last\" || { send TERM; sleep 1; send KILL; }
 ";
 
-/// A process that briefly outlives this one, in order to end the commands that this process
+/// A process that briefly outlives this one, in order to terminate the commands that this process
 /// started.
 pub(super) struct Watchdog {
     state: Mutex<WatchdogState>,
@@ -41,13 +42,13 @@ impl Watchdog {
         Watchdog { state: Mutex::default(), shell: shell.clone() }
     }
 
-    /// Makes the watchdog end the family if this process dies.
+    /// Makes the watchdog terminate the family if this process dies.
     pub(super) fn watch(&self, family: Family) {
         let mut state = self.lock();
         state.families.insert(family.id.as_raw_nonzero().get());
         if state.child.is_none() {
-            // If the watchdog cannot be started, commands still run. They are just not ended after
-            // a crash.
+            // If the watchdog cannot be started, commands still run. They are just not terminated
+            // after a crash.
             state.child = start(&self.shell).ok();
         }
         state.send();
@@ -78,7 +79,7 @@ impl Drop for Watchdog {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(mut child) = state.child.take() {
-            // `wait` closes the pipe first. No family is left, so the watchdog ends immediately.
+            // `wait` closes the pipe first. No family is left, so the watchdog exits immediately.
             let _ = child.wait();
         }
     }

@@ -8,8 +8,9 @@ use super::child::start_child;
 use super::outcome::read_outcome;
 use super::stories::find_story;
 
-/// Runs the story once for each point of the journal, kills the process at that point, and compares
-/// the outcome with that of an undisturbed run. Returns the number of kills.
+/// Runs the story once for every `step`-th point of the journal, kills the process at that point,
+/// and lets another process finish. Compares the outcome with that of a run without kills. Returns
+/// the number of kills.
 fn kill_everywhere(name: &str, step: usize) -> usize {
     let story = find_story(name);
     let server = Server::start(story.script).unwrap();

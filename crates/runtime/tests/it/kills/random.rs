@@ -93,7 +93,7 @@ impl Random {
     }
 }
 
-/// The undisturbed run: its outcome, its duration and its number of events.
+/// A run without kills: its outcome, its duration, and the number of events that the server sent.
 struct Undisturbed {
     outcome: Outcome,
     time: Duration,
@@ -119,7 +119,8 @@ impl Killer {
     }
 
     /// Runs the process until it is killed: at a random entry of the journal, at a random event of
-    /// the server, or after a random time. Returns true if it ended before that.
+    /// the server, or after a random time. Returns true if the process finished before it could be
+    /// killed.
     fn run_and_kill(&mut self, scratch: &Scratch, undisturbed: &Undisturbed) -> bool {
         let start = |at| start_child(self.story, scratch, &self.server, at);
         match self.random.below(3) {

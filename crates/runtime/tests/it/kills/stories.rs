@@ -102,7 +102,7 @@ fn count_results(request: &Request) -> usize {
     request.messages.iter().map(|message| message.results.len()).sum()
 }
 
-/// Lists files, writes two and edits one, in two turns.
+/// Plays a model that lists files, writes two and edits one, in two turns.
 fn editor(request: &Request) -> Reply {
     match count_results(request) {
         0 => Reply {
@@ -120,7 +120,7 @@ fn editor(request: &Request) -> Reply {
     }
 }
 
-/// Writes a file in the first turn, and reports in the second.
+/// Plays a model that writes a file in the first turn, and reports in the second.
 fn goal_keeper(request: &Request) -> Reply {
     match (request.last_text(), request.last_result()) {
         ("reach it", None) => Reply { calls: vec![write("g.txt", "g")], ..Reply::default() },
@@ -132,7 +132,7 @@ fn goal_keeper(request: &Request) -> Reply {
     }
 }
 
-/// Works until the budget is spent, and then leaves a note.
+/// Plays a model that works until the budget is spent, and then leaves a note.
 fn spender(request: &Request) -> Reply {
     let wraps_up = request.last_text().starts_with("The budget");
     match (wraps_up, request.last_result()) {
@@ -142,7 +142,7 @@ fn spender(request: &Request) -> Reply {
     }
 }
 
-/// Gives answers that soon fill the context window.
+/// Plays a model whose answers soon fill the context window.
 fn talker(request: &Request) -> Reply {
     match request.last_text() {
         text if text.starts_with("Summarize") => Reply::text("They talked."),
@@ -150,7 +150,8 @@ fn talker(request: &Request) -> Reply {
     }
 }
 
-/// Reads long files one after another. Together, they do not fit into the context window.
+/// Plays a model that reads long files one after another. Together, the files do not fit into the
+/// context window.
 fn reader(request: &Request) -> Reply {
     if request.last_text().starts_with("Summarize") {
         return Reply::text("Some files are read.");
@@ -192,7 +193,7 @@ fn stutterer(request: &Request) -> Reply {
     }
 }
 
-/// Runs a command that must not run twice.
+/// Plays a model that runs a command. The command must not run twice.
 fn appender(request: &Request) -> Reply {
     match request.last_result() {
         None => Reply::call("terminal", json!({ "command": "echo line >> log.txt" })),

@@ -96,8 +96,8 @@ fn saved_and_appended_entries_are_loaded() {
     assert_eq!(StatCache::load(path).unwrap().entries[1].oid, Oid([7; 20]));
 }
 
-/// Most file systems limit names to 255 bytes, but some limit the number of characters, so names
-/// can have more bytes.
+/// Most file systems limit names to 255 bytes. Some limit the number of characters instead, so
+/// their names can have more bytes.
 #[test]
 fn long_names_survive_encoding() {
     for length in [0, 1, 255, 256, 765, 1020, 16_383] {

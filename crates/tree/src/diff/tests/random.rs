@@ -46,7 +46,7 @@ fn read_files(root: &Path) -> Nodes {
     nodes
 }
 
-/// Returns the nodes as [`read_files`] would.
+/// Returns the nodes as [`read_files`] would return them: without directories and modes.
 fn plain(nodes: &Nodes) -> Nodes {
     let plain = |node: &Node| match node {
         Node::File(_, content) => Some(file(content.clone())),

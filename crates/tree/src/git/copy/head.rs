@@ -55,8 +55,8 @@ fn branch_path(branch: &str) -> Option<String> {
     (is_plain && is_path && !name.ends_with(".lock")).then_some(name)
 }
 
-/// Writes a ref. Returns false if another branch is in the way: `a` if the ref is `a/b`, or the
-/// other way round.
+/// Writes a ref. Returns false if another branch is in the way: `a` if the ref is `a/b`, or vice
+/// versa.
 fn write_ref(path: &Path, commit: &str) -> io::Result<bool> {
     let has_parent = path.parent().is_some_and(|parent| fs::create_dir_all(parent).is_ok());
     if !has_parent || path.is_dir() {

@@ -4,10 +4,10 @@
 //! process that uses one repository never changes the other. On request, the copy has the commit
 //! and the index of an earlier state.
 //!
-//! Not copied: lock files, linked work trees (`git worktree remove` in the copy would delete those
-//! of the original), merges and rebases in progress, and caches that git rebuilds. A repository
-//! whose configuration names a work tree is refused, because git would change that work tree from
-//! the copy as well.
+//! Not copied: lock files, linked work trees (`git worktree remove` in the copy would delete work
+//! trees of the original), merges and rebases in progress, and caches that git rebuilds. A
+//! repository whose configuration names a work tree is refused, because git would change that work
+//! tree from the copy as well.
 
 mod files;
 mod head;

@@ -127,7 +127,7 @@ fn a_copy_returns_to_a_detached_head_or_to_the_time_before_the_first_commit() {
     }
 }
 
-/// Checks that a copy stays at the original's commit if it cannot return to the requested one.
+/// Checks that a copy stays at the original's commit if it cannot return to the requested commit.
 fn assert_head_stays(scratch: &GitScratch, commit: Option<String>, branch: &str) {
     let wanted = Head { commit, branch: Some(branch.into()) };
     let copy = Copy::of(scratch.root(), RepositoryState { head: Some(&wanted), index: None });

@@ -34,7 +34,8 @@ pub(super) struct TakenBack {
     rollbacks: HashSet<Oid>,
 }
 
-/// An event in the workspace, identified by the path and the number in its record.
+/// An event in the workspace, identified by the workspace path and the checkpoint number in its
+/// record.
 struct KnownEvent {
     workspace: AnyPath,
     seq: u64,

@@ -116,7 +116,7 @@ impl<'t> Parser<'t> {
         self.text.as_bytes().get(self.at + ahead).copied()
     }
 
-    /// Skips `expected` if it comes next. Returns true if it did.
+    /// If `expected` comes next, skips it and returns true.
     fn eat(&mut self, expected: &str) -> bool {
         let found = self.rest().starts_with(expected);
         if found {

@@ -21,7 +21,7 @@ pub(super) fn is_read_only(args: &[Arg]) -> bool {
 }
 
 /// Returns true for a word that contains no `%output{file}`, reads no file, and has no URL scheme
-/// other than HTTP.
+/// other than HTTP and HTTPS.
 fn is_harmless_word(text: &str) -> bool {
     let web = |scheme: &str| ["http", "https"].iter().any(|web| scheme.eq_ignore_ascii_case(web));
     let scheme = text.split_once("://").map(|(scheme, _)| scheme);

@@ -84,8 +84,8 @@ impl Finder<'_> {
         if first.iter().any(|value| value.text().is_none()) {
             self.name_operands("", args);
         }
-        // If there are several values, they are either a program with its arguments, or alternative
-        // programs.
+        // If the first word has several values, they are either a program with its arguments, or
+        // alternative programs.
         let further: Vec<Vec<Value>> = first
             .iter()
             .skip(1)

@@ -24,7 +24,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Visits a program that copies or moves its operands to the last one.
+    /// Visits a program that copies or moves files to its last operand.
     pub(super) fn visit_copy(&mut self, base: &str, args: &[Vec<Value>], text: &str) {
         let valued = match base {
             "install" => "t S m o g target-directory suffix mode owner group",
@@ -86,7 +86,7 @@ impl Finder<'_> {
                 self.note_links(base, value, sources);
             }
             if base == "ln" && split.has(&["-n", "--no-dereference"]) {
-                // `ln -n` replaces a link to a directory.
+                // `ln -n` replaces a link to a directory instead of following it.
                 self.add_value(value, Change::Removes, text);
             }
         }

@@ -72,7 +72,7 @@ impl Finder<'_> {
 
     /// Adds a file that a diff names, after removing the first `strip` directories from its path.
     fn add_changed(&mut self, name: &str, strip: Option<usize>, roots: &[PathBuf], text: &str) {
-        // Without a number, `patch` looks for the file under several names.
+        // Without `-p`, `patch` looks for the file under several names.
         let counts = strip.map_or(0..=2, |strip| strip..=strip);
         for count in counts {
             let Some(name) = name.splitn(count + 1, '/').nth(count) else { continue };

@@ -31,7 +31,8 @@ pub(super) struct Entry {
     pub(super) is_directory: bool,
 }
 
-/// The file system, and how many more entries and lookups the script may cause.
+/// A view of the file system. `entries` and `lookups` say how many more directory entries may be
+/// read, and how many more paths may be looked up.
 pub(super) struct FileSystem {
     entries: usize,
     lookups: usize,

@@ -29,9 +29,9 @@ const KEEPING: &[&str] = &[
     "whatchanged", "worktree", "write-tree",
 ];
 
-/// A pathspec that matches more than one path.
+/// A pathspec that may match more than one path.
 enum Pathspec<'v> {
-    /// A pattern, with the directory that contains all its matches.
+    /// A pattern. The value is the directory that contains all its matches.
     Below(&'v str),
     /// A pathspec with magic, such as `:/` or `:!src`.
     Magic,

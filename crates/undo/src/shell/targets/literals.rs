@@ -60,7 +60,8 @@ pub(super) fn visit_code(finder: &mut Finder<'_>, code: &str, command: &str) {
 }
 
 /// Adds the paths among the string literals of a program file, if the program deletes or moves
-/// files. Programs often receive their paths as arguments, so other deletions are not reported.
+/// files. Other deletions are not reported, because programs often receive their paths as
+/// arguments.
 pub(super) fn visit_program(finder: &mut Finder<'_>, program: &str) {
     let program = cut(program);
     let harm = find_harm(program);

@@ -38,8 +38,8 @@ struct Rule {
 
 impl Finder<'_> {
     /// Visits the recipes of the targets that `make` builds. Lines that cannot be understood are
-    /// left out. If a makefile is unknown, for example because the script changes it, it is also
-    /// unknown which files `make clean` deletes.
+    /// left out. If the text of a makefile is unknown, for example because the script changes the
+    /// makefile, the files that `make clean` deletes are also unknown.
     pub(super) fn visit_make(&mut self, base: &str, args: &[Vec<Value>], text: &str, cleans: bool) {
         if !matches!(base, "make" | "gmake") {
             return;
@@ -75,8 +75,8 @@ impl Finder<'_> {
         }
     }
 
-    /// Reads the makefile: the one that the command names, or else the one that `make` finds.
-    /// Returns every version that it may have when `make` runs.
+    /// Reads the makefile that the command names or, if it names none, the one that `make` finds.
+    /// Returns every text that the makefile may have when `make` runs.
     fn read_makefiles(&mut self, files: Option<&[Value]>) -> FileVersions {
         let mut makefiles = match files {
             Some(files) => self.read_versions(files),
@@ -142,8 +142,8 @@ impl Makefile {
         makefile
     }
 
-    /// Lists the lines that run for these targets and for their prerequisites. Without targets,
-    /// `make` builds the first one.
+    /// Lists the lines that run for these targets and for their prerequisites. If no targets are
+    /// given, `make` builds the first target of the makefile.
     fn list_recipe_lines(&self, targets: &[&str]) -> Vec<String> {
         let is_usual = |target: &&String| !target.starts_with('.');
         let first = self.rules.iter().flat_map(|rule| &rule.targets).find(is_usual);

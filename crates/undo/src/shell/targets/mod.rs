@@ -179,9 +179,9 @@ impl Stream {
 /// The ways in which a command can change a path.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Change {
-    /// The command deletes or renames the path itself. It does not follow a link.
+    /// The command deletes or renames the path itself, and does not follow a link.
     Removes,
-    /// The command overwrites the file. It follows a link.
+    /// The command overwrites the file, and follows a link.
     Overwrites,
     /// The command may change the path, or create it.
     Touches,
@@ -313,7 +313,7 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// Adds the paths that `path` refers to if the links that the script creates are followed.
+    /// Follows the links that the script creates, and adds the paths that `path` then refers to.
     /// Returns false if the target of such a link is unknown.
     fn add_linked(&mut self, path: &Path, change: Change, leads_on: bool) -> bool {
         let mut open = vec![path.to_owned()];

@@ -221,7 +221,8 @@ impl Finder<'_> {
         let mut scripts = Vec::new();
         for path in self.absolute_paths(name).unwrap_or_default() {
             let path = self.file_system.resolve(&path);
-            // A program that another program builds is judged only by its arguments.
+            // A program that the script builds, for example with a compiler, is judged only by its
+            // arguments.
             if self.add_scripts(&path, &mut scripts) == Some(false) {
                 self.note_unknown(text);
             }
@@ -263,7 +264,7 @@ impl Finder<'_> {
     }
 
     /// Visits the code that an interpreter receives on the command line or on standard input.
-    /// Returns false if there is none.
+    /// Returns false if the interpreter receives no code in either way.
     fn visit_interpreter(
         &mut self,
         args: &[Vec<Value>],
@@ -312,8 +313,8 @@ impl Finder<'_> {
     }
 }
 
-/// Returns true if a program file with this text is a shell script. A text file that names no
-/// interpreter is one, too, because the shell runs it itself.
+/// Returns true if a program file with this text is a shell script. This includes a text file that
+/// names no interpreter, because the shell runs such a file itself.
 fn is_shell_script(text: &str) -> bool {
     let first = text.lines().next().unwrap_or_default();
     match first.strip_prefix("#!") {

@@ -273,8 +273,8 @@ fn print_formatted(args: &[Vec<Value>]) -> Stream {
     Stream::of(vec![Value::Prefix(start.to_owned())])
 }
 
-/// Puts arguments in place of `%s`. Returns `None` if the result is not known. As in the shell, the
-/// format is used again if there are more arguments.
+/// Replaces each `%s` in a format with an argument. Returns `None` if the result is not known. As
+/// in the shell, the format is used again if there are more arguments.
 fn fill_format(format: &str, args: &[Vec<Value>]) -> Option<String> {
     let known = |group: &Vec<Value>| match group.as_slice() {
         [Value::Text(text)] => Some(text.clone()),

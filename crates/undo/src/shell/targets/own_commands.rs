@@ -6,7 +6,7 @@ use super::value::Value;
 use crate::shell::analyzer::shorten;
 use crate::shell::{HistoryCommand, HistoryHarm};
 
-/// The commands that end the protection of the history, each with its result.
+/// The commands that end the protection of the history, each with the harm that it does.
 const HARMFUL: &[(&[&str], HistoryHarm)] = &[
     (&["checkpoints", "clear"], HistoryHarm::Deletes),
     (&["checkpoints", "clear-legacy"], HistoryHarm::Deletes),
@@ -23,7 +23,7 @@ const HARMFUL: &[(&[&str], HistoryHarm)] = &[
     (&["config", "edit"], HistoryHarm::ChangesSettings),
 ];
 
-/// The command that gives a checkpoint a name. If no name or an empty one is given, it removes the
+/// The command that gives a checkpoint a name. Without a name, or with an empty one, it removes the
 /// name that protects the checkpoint.
 const NAME: &[&str] = &["checkpoints", "name"];
 

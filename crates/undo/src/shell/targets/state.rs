@@ -17,16 +17,16 @@ const MAX_DIRECTORIES: usize = 32;
 /// The maximum number of variables, and of functions, that are tracked.
 const MAX_VARIABLES: usize = 256;
 
-/// The state of a shell. Where several values are possible, the state has all of them.
+/// The state of a shell. Where several values are possible, the state contains all of them.
 #[derive(Clone)]
 pub(super) struct State {
     /// The directories that the shell may be in, or `None` if they are unknown.
     pub(super) directories: Option<Vec<PathBuf>>,
-    /// The directories before the last `cd`.
+    /// The directories that the shell may have been in before the last `cd`.
     pub(super) previous: Option<Vec<PathBuf>>,
     /// The directories that `popd` returns to.
     stack: Vec<StackEntry>,
-    /// The values of variables that the script assigns.
+    /// The variables that the script assigns, with the values that they may have.
     variables: Rc<HashMap<String, Rc<Vec<Value>>>>,
     /// The arguments of the script or function, if they are known.
     pub(super) arguments: Option<Rc<Vec<Vec<Value>>>>,
@@ -184,7 +184,7 @@ impl State {
         }
     }
 
-    /// Defines a function. Returns false if there are too many.
+    /// Defines a function. Returns false if there are already too many functions.
     pub(super) fn define_function(&mut self, name: &str, body: &Rc<CompoundCommand>) -> bool {
         let functions = Rc::make_mut(&mut self.functions);
         let has_room = functions.len() < MAX_VARIABLES || functions.contains_key(name);
@@ -231,7 +231,7 @@ impl State {
         }
     }
 
-    /// Gives each argument the values that any argument has in either state.
+    /// Gives each argument all the values that any of the arguments has in either state.
     fn join_arguments(&mut self, other: &State) {
         let (Some(own), Some(other)) = (&self.arguments, &other.arguments) else {
             self.arguments = None;
@@ -323,7 +323,7 @@ impl State {
                 && self.functions.iter().all(has_same))
     }
 
-    /// Forgets the directories, arguments and variables that differ from another state.
+    /// Forgets the directories, arguments and variables that differ from those of another state.
     pub(super) fn forget_differences(&mut self, other: &State) {
         if self.directories != other.directories {
             self.directories = None;

@@ -20,7 +20,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Visits the scripts that run when the shell ends here.
+    /// Visits the scripts of `trap` that run if the shell ends at this point.
     pub(super) fn visit_traps(&mut self) {
         if self.state.traps.is_empty() {
             return;
@@ -96,7 +96,8 @@ impl Finder<'_> {
         output
     }
 
-    /// Visits pipelines that are joined by `&&` and `||`. Only the first one certainly runs.
+    /// Visits pipelines that are joined by `&&` and `||`. Only the first pipeline is certain to
+    /// run.
     fn visit_chain(&mut self, chain: &[ListEntry], input: &Stream, output: &mut Stream) {
         // The states that are possible after the pipelines so far, joined into one.
         let mut possible: Option<State> = None;

@@ -117,8 +117,8 @@ impl Finder<'_> {
                     open = self.push_values(&open, &found, quoted, &mut done);
                     let is_many = matches!(part, WordPart::Expansion { many: true, .. });
                     if is_many && pieces.len() > 1 && found.len() > 1 {
-                        // Only the first word is attached to the text before it, and only the last
-                        // word to the text after it.
+                        // Only the first word is joined to the preceding text, and only the last
+                        // word to the following text.
                         let single = self.push_values(&[Field::new()], &found, quoted, &mut done);
                         done.extend(open.iter().chain(&single).cloned());
                         open.extend(single);
@@ -208,7 +208,7 @@ impl Finder<'_> {
                 let mut values = self.visit_in_subshell(list, &Stream::unknown()).values;
                 let texts: Vec<&str> = values.iter().filter_map(Value::text).collect();
                 // The whole output is another possible value. If it is split, only its first word
-                // is attached to the text before it.
+                // is joined to the preceding text.
                 if texts.len() > 1 {
                     let all = texts.join("\n");
                     if all.len() < 4096 {

@@ -18,7 +18,7 @@ struct WrittenScript {
     /// The strings that commands write into the file. Which of them are in the file when it is run
     /// depends on the branches that the script takes.
     texts: Vec<String>,
-    /// True if no other text can be in the file.
+    /// True if the file cannot contain any other text.
     is_known: bool,
 }
 
@@ -60,7 +60,8 @@ impl Finder<'_> {
         if files.is_empty() {
             return visit(self);
         }
-        // The redirection itself does not make the earlier content uncertain.
+        // The entries are removed while the command is visited, so that the redirection itself does
+        // not make the earlier content uncertain.
         let before: Vec<_> =
             files.into_iter().map(|path| (self.written.0.remove(&path), path)).collect();
         let wants_output = std::mem::replace(&mut self.wants_output, true);

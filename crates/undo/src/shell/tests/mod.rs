@@ -20,8 +20,8 @@ use proptest::test_runner::RngSeed;
 
 use super::{EffectKind, ScriptAnalysis, ScriptContext, analyze_script};
 
-/// Returns the configuration for a random test. Without `TAKEBACK_SHELL_CASES`, its cases are the
-/// same in every run.
+/// Returns the configuration for a random test. Unless `TAKEBACK_SHELL_CASES` is set, the test runs
+/// the same cases every time.
 fn random_config(cases: u32) -> ProptestConfig {
     let wanted = std::env::var("TAKEBACK_SHELL_CASES").ok().and_then(|text| text.parse().ok());
     let default = ProptestConfig::default();

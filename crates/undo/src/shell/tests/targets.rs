@@ -120,7 +120,7 @@ fn a_script_that_the_script_itself_writes_is_not_overlooked() {
     run("echo 'rm ../x' > s.sh; . ./s.sh", &["s.sh", "@/x"], &[]);
     run("cat > s.sh <<'EOF'\nrm ../x\nEOF\nbash s.sh", &["s.sh", "@/x"], &[]);
     run("printf '#!/bin/sh\nrm ../x\n' > s; chmod +x s; ./s", &["s", "@/x"], &[]);
-    // The old text may run if the condition is false.
+    // If the condition is false, the old script runs.
     run("[ -e y ] && echo 'rm ../x' > old.sh; bash old.sh", &["old.sh", "a.txt", "@/x"], &[]);
     run("echo 'rm ../x' > s.sh; echo 'rm ../y' >> s.sh; bash s.sh", &["s.sh", "@/x", "@/y"], &[]);
     run("curl -s x > s.sh; bash s.sh", &["s.sh"], &["bash s.sh"]);
@@ -169,7 +169,7 @@ fn git_aliases_are_followed() {
         // The alias may be in a file that is not read.
         ("git $VERB", &[], &["."], &[]),
         ("printf x >> .git/config; git unknown", &[".git/config"], &["."], &[]),
-        // An alias cannot replace a command.
+        // An alias cannot replace one of git's own commands.
         ("git clean -n", &[], &[], &[]),
         ("git round", &[], &[], &[]),
     ]);
@@ -880,13 +880,13 @@ fn a_script_that_cannot_be_parsed_names_the_paths_in_it() {
 #[test]
 fn links_are_resolved_as_the_system_resolves_them() {
     Scene::new().check(&[
-        // `..` after a link is the parent of the link's target.
+        // `..` after a link means the parent of the link's target.
         ("rm src/link/../f1", &["@/other/f1"], &[], &[]),
         ("rm src/link/f3", &["@/other/deep/f3"], &[], &[]),
         ("rm src/link/*", &["@/other/deep/f3"], &[], &[]),
         ("rm src/link", &["src/link"], &[], &[]),
         ("rm -r src/link/", &["src/link", "@/other/deep"], &[], &[]),
-        // For `cd`, `..` removes the name before it.
+        // For `cd`, `..` only removes the preceding name from the path.
         ("cd src/link/..; rm main.rs", &["src/main.rs"], &[], &[]),
         ("echo x > to-f1", &["to-f1", "@/other/f1"], &[], &[]),
         ("rm to-f1", &["to-f1"], &[], &[]),

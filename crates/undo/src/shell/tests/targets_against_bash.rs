@@ -71,7 +71,8 @@ fn read_all(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 /// that file and the reported paths.
 fn find_missed(script: &str) -> Option<(PathBuf, Vec<PathBuf>)> {
     let scratch = tempfile::tempdir().unwrap();
-    // Scripts delete files at random, so they run far below the directory for temporary files.
+    // Random scripts may also delete files in directories above their own, so they run far below
+    // the directory for temporary files.
     let root = fs::canonicalize(scratch.path()).unwrap().join("1/2/3/4/5/6/7/8/9");
     make_scene(&root);
     let (app, home) = (root.join("app"), root.join("out"));
@@ -97,8 +98,8 @@ fn find_missed(script: &str) -> Option<(PathBuf, Vec<PathBuf>)> {
         found.paths.iter().chain(&found.sweeps).any(|named| path.starts_with(named))
     };
     let is_changed = |path: &&PathBuf| before.get(*path) != after.get(*path);
-    // A new file overwrites nothing, but if the script is bounded, the analysis must name the file
-    // too.
+    // Creating a file overwrites nothing, but if the script is bounded, the analysis must also name
+    // the new files.
     let new = after.keys().filter(|path| found.bounded && !before.contains_key(*path));
     let missed = before.keys().chain(new).filter(is_changed).find(|path| !is_named(path));
     missed.map(|path| (path.clone(), found.paths.clone()))

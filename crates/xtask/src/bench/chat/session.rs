@@ -33,8 +33,8 @@ pub(super) struct Session {
 /// The times of turns, in milliseconds.
 pub(super) struct TurnTimes {
     turns: Vec<f64>,
-    /// The processor time of each turn, without that of the model. A busy machine affects this time
-    /// less than the elapsed time.
+    /// The processor time of each turn, without the time of the model. A busy machine affects the
+    /// processor time less than the elapsed time.
     work: Vec<f64>,
     first_tokens: Vec<f64>,
 }
@@ -107,7 +107,7 @@ impl Session {
         Ok(times)
     }
 
-    /// Measures how long a new process takes until it can begin the next turn. Returns the elapsed
+    /// Measures how long a new process takes before it can begin the next turn. Returns the elapsed
     /// times and the processor times.
     pub(super) fn measure_resume(&mut self, rounds: usize) -> Result<[Latencies; 2], Failure> {
         self.task = None;
@@ -141,7 +141,7 @@ fn build_agent(home: PathBuf, url: &str, follow_ups: FollowUps) -> Agent {
             base_url: format!("{url}/v1"),
             key: None,
             model: "m".into(),
-            // No turn is summarized, so that the session really is a long one.
+            // The window is so large that no turn is ever summarized, so the session stays long.
             context_window: 100_000_000,
             max_output: 4_096,
             prices: Some(Prices { input: 1.0, output: 5.0, ..Prices::default() }),

@@ -18,7 +18,7 @@ pub(super) const TRACED: &str = "--traced";
 /// The number of turns whose syncs are counted.
 const TURNS: usize = 20;
 
-/// The name of the directory whose creation shows, in the trace, where the counted turns begin.
+/// The name of a directory. In the trace, its creation marks the beginning of the counted turns.
 const MARKER: &str = "marker";
 
 /// Measures how long it takes to sync 4 KB that were appended to a file. Returns the median in

@@ -65,7 +65,7 @@ struct Target {
 enum Goal {
     /// takeback's figure is at most this value.
     AtMost(f64),
-    /// takeback's figure is at least this many times that of another contender.
+    /// takeback's figure is at least this many times the figure of another contender.
     Times(f64, &'static str),
 }
 

@@ -169,7 +169,7 @@ fn make_english_words(random: &mut Random) -> Vec<String> {
 fn make_han_word(random: &mut Random, _: usize) -> String {
     let length = [1, 2, 2, 2, 2, 2, 2, 3][random.below(8)];
     let character = |random: &mut Random| {
-        // A prime step spreads the frequent characters over the whole Unicode block.
+        // Multiplying by a prime spreads the frequent characters over the whole Unicode block.
         let place = (random_rank(random, 3_000) * 7_919) % 20_000;
         char::from_u32(0x4e00 + place as u32).unwrap_or('一')
     };

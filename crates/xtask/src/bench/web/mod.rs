@@ -58,8 +58,8 @@ pub(crate) fn bench_web(arguments: &[&str]) -> Result<(), Failure> {
     if !is_measured_build(&this) {
         return build_and_bench(&["takeback", "xtask"], &["web"], arguments);
     }
-    // The files are in memory, because writing ten thousand checkpoints durably takes long, and the
-    // time is not measured.
+    // The files are in memory, because writing ten thousand checkpoints to a disk would take a long
+    // time, and this time is not measured.
     let memory = Path::new("/dev/shm");
     let base = if memory.is_dir() {
         memory.join("takeback-bench")
@@ -230,7 +230,7 @@ fn find_imports(script: &str) -> Vec<String> {
     names.map(|name| format!("/assets/{name}")).collect()
 }
 
-/// Compares the rate of list requests with that of a bare server.
+/// Compares the rate at which takeback answers list requests with the rate of a bare server.
 fn measure_rates(
     program: &Path,
     home: &Path,

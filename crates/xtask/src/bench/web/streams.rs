@@ -25,7 +25,8 @@ pub(super) fn measure_streams(
     figures: &mut Vec<Figure>,
 ) -> Result<(), Failure> {
     let served = Served::start(program, home)?;
-    // This page needs all timelines. Once it has been sent, they are part of the memory in use.
+    // The server reads all timelines for this page, so they are already in its memory when the
+    // memory is measured for the first time.
     served.client()?.get("/")?;
     let workspace = find_workspace(&served, project)?;
     let readers: Result<Vec<_>, Failure> = (0..STREAMS).map(|_| open_stream(&served)).collect();

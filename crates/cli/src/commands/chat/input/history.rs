@@ -39,7 +39,7 @@ impl HistoryFile {
         kept.iter().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
-    /// Adds a prompt, unless it begins with a space or is very long.
+    /// Adds a prompt, unless it is blank, begins with a space, or is very long.
     pub(super) fn add(&self, prompt: &str) {
         if prompt.starts_with(' ') || prompt.len() > MAX_ENTRY || prompt.trim().is_empty() {
             return;
@@ -48,7 +48,8 @@ impl HistoryFile {
         let mut line = serde_json::Value::from(masked.as_ref()).to_string();
         line.push('\n');
         let file = durable::with_directory(&self.path, || durable::append_file(&self.path));
-        // A single write keeps this line apart from the lines of other processes.
+        // The line is written with a single call, so that it does not mix with the lines of other
+        // processes.
         let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));
     }
 }

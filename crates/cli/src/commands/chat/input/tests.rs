@@ -12,7 +12,7 @@ use crate::pseudo_terminal::PseudoTerminal;
 const COMMANDS: SlashNames =
     &[("rollback", "return to a checkpoint"), ("resume", "continue a session"), ("quit", "leave")];
 
-/// Reads prompts until the end, and prints them. Other tests run this in a terminal.
+/// Reads prompts until the end of the input, and prints them. Other tests run this in a terminal.
 #[test]
 #[ignore = "other tests run it in a terminal"]
 fn read_prompts_in_a_terminal() {
@@ -28,7 +28,8 @@ fn read_prompts_in_a_terminal() {
     }
 }
 
-/// Starts [`read_prompts_in_a_terminal`]. Returns `None` if this machine has no terminal.
+/// Starts [`read_prompts_in_a_terminal`]. Returns `None` if this machine cannot start a
+/// pseudo-terminal.
 fn start_reader(home: &Path) -> Option<PseudoTerminal> {
     let mut command = Command::new(std::env::current_exe().unwrap());
     let name = "commands::chat::input::tests::read_prompts_in_a_terminal";
@@ -53,7 +54,7 @@ fn wait_for_prompt(terminal: &PseudoTerminal, text: &str) {
 fn prompts_are_edited_and_remembered() {
     let home = tempfile::tempdir().unwrap();
     let Some(mut terminal) = start_reader(home.path()) else { return };
-    // Left and backspace change the text before it is entered.
+    // The Left and Backspace keys edit the text before Enter is pressed.
     terminal.press("hallo\u{1b}[D\u{1b}[D\u{1b}[D\u{7f}e\u{5}!\r");
     wait_for_prompt(&terminal, "read: Text(\"hello!\")");
     // The Up key brings the prompt back.

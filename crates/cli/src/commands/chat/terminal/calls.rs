@@ -23,7 +23,7 @@ const TELLING: [&str; 8] =
 pub(super) struct RunningCall {
     pub(super) id: String,
     title: String,
-    /// The last part of its output.
+    /// The last part of the call's output.
     output: String,
 }
 

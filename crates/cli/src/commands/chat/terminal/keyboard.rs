@@ -53,8 +53,8 @@ impl Drop for InterruptKey {
     }
 }
 
-/// Asks a question, and waits for one key, which does not appear on the screen. Ctrl-C is still a
-/// signal. Returns `None` if there is no terminal.
+/// Asks a question, and waits for one key, which does not appear on the screen. Ctrl-C still causes
+/// a signal. Returns `None` if there is no terminal.
 pub(crate) fn ask_for_key(question: &str) -> Option<u8> {
     let usual = tcgetattr(io::stdin()).ok()?;
     let mut single = usual.clone();

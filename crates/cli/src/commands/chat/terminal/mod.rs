@@ -69,7 +69,7 @@ fn needs_gap(last: Option<Kind>, next: Kind) -> bool {
     last.is_some_and(|last| last != next)
 }
 
-/// Cuts a text that is more than twice as long as `length` down to its last `length` bytes.
+/// Shortens a text that is longer than `2 * length` bytes to its last `length` bytes.
 fn keep_end(text: &mut String, length: usize) {
     if text.len() > 2 * length {
         let from = text.len() - length;
@@ -99,7 +99,7 @@ impl TerminalFrontEnd {
     }
 
     fn lock(&self) -> MutexGuard<'_, Shown> {
-        // The display is still usable after a panic while showing an event.
+        // If a thread panicked while it was showing an event, the display is still usable.
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -12,8 +12,7 @@ use takeback_runtime::{Answer, Question};
 
 use crate::output::{Style, disarm, disarm_lines, paint, wrap_text};
 
-/// The maximum number of lines that are shown of an input, unless it is a command. Commands are
-/// shown in full.
+/// The maximum number of lines of an input that are shown. Commands are shown in full.
 const INPUT_LINES: usize = 10;
 
 /// The result of asking the user.

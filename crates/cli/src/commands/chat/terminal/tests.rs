@@ -57,7 +57,7 @@ fn nobody(_: &str) -> Asked {
     Asked::NoUser
 }
 
-/// Creates a front end on a terminal of 40 columns.
+/// Creates a front end on a terminal that is 40 columns wide.
 fn live(ask: impl Fn(&str) -> Asked + Send + Sync + 'static) -> (TerminalFrontEnd, Tape) {
     let tape = Tape::new(40, 30);
     let screen = Screen::Live {
@@ -270,7 +270,7 @@ fn a_pipe_gets_the_answer_as_it_was_written() {
     assert_eq!(notes, "✓ read_file a  x\nStopped.\n");
 }
 
-/// Asks about a call, and types these answers one after another. Returns the final answer and the
+/// Asks about a call, and gives these answers one after another. Returns the final answer and the
 /// screen.
 fn ask(arguments: &str, remember: Option<&str>, answers: &'static [&str]) -> (Answer, String) {
     let next = Mutex::new(answers.iter());
@@ -298,7 +298,7 @@ fn answers_to_questions_are_understood() {
     ] {
         assert_eq!(ask(arguments, Some("git push"), answers).0, expected, "{answers:?}");
     }
-    // Without a prefix to remember, "always" is not an answer.
+    // Without a prefix to remember, "always" is not a valid answer.
     assert_eq!(ask(arguments, None, &["a", "always", "y"]).0, Answer::Allow);
     let push = call("1", "terminal", arguments);
     let mut question = Question { call: &push, because: "", remember: Some("git push") };
@@ -345,7 +345,8 @@ fn nothing_is_drawn_while_the_user_is_asked() {
     *tape_of_question.lock().unwrap() = None;
 }
 
-/// Asks about a call while keys do not appear on the screen. Other tests run this in a terminal.
+/// Asks about a call while typed keys are not echoed on the screen. Other tests run this in a
+/// terminal.
 #[test]
 #[ignore = "other tests run it in a terminal"]
 fn ask_in_a_terminal() {
@@ -359,7 +360,8 @@ fn ask_in_a_terminal() {
     let quiet = QuietKeyboard::start();
     let push = call("1", "terminal", r#"{"command": "git push"}"#);
     front.show(&TurnEvent::Text("Some *text*.\n\nReady"));
-    // The test presses keys while the turn runs, and then creates this file.
+    // Wait for the test that started this process: it presses keys while the turn runs, and then
+    // creates this file.
     while !Path::new(&std::env::var_os("TAKEBACK_TEST_ASK").unwrap()).exists() {
         std::thread::yield_now();
     }
@@ -376,8 +378,9 @@ fn ask_in_a_terminal() {
     writeln!(io::stdout(), "answer: {answer:?}, interrupted: {is_interrupted}").unwrap();
 }
 
-/// Runs [`ask_in_a_terminal`], and presses keys. Returns the screen, or `None` if this machine
-/// has no terminal.
+/// Runs [`ask_in_a_terminal`], and presses the keys in `before` before the question appears, and
+/// those in `keys` afterward. Returns the screen, or `None` if this machine cannot start a
+/// pseudo-terminal.
 fn ask_with_keys(before: &str, keys: &str) -> Option<String> {
     let directory = tempfile::tempdir().unwrap();
     let ready = directory.path().join("ready");
