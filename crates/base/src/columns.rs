@@ -1,4 +1,4 @@
-//! The width of text on a terminal, and text that is shortened to a number of columns.
+//! Measuring the width of text on a terminal, and shortening text to a given width.
 
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;

@@ -143,7 +143,7 @@ fn find_owner(connection: &Connection, title: &str) -> Result<Option<String>, Le
     Ok(statement.query_row([title], |row| row.get(0)).optional()?)
 }
 
-/// A session in a series of titles.
+/// A session whose title belongs to a numbered series.
 struct TitledSession {
     id: String,
     number: u64,

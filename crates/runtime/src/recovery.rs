@@ -26,7 +26,7 @@ const MAX_LONG_TEXTS: u32 = 3;
 /// The number of times that a tool call may reach the output limit.
 const MAX_LONG_CALLS: u32 = 1;
 
-/// The number of times that a conversation is compressed in one turn.
+/// The maximum number of times that a conversation is compressed in one turn.
 const MAX_COMPRESSIONS: u32 = 2;
 
 /// The largest output limit that is tried, in tokens.

@@ -481,8 +481,8 @@ fn concurrent_readers_that_may_be_killed_neither_lose_nor_repeat_anything() {
 }
 
 /// The plan of a turn: the prompt, the delay with which a hook reports it (`None` for no hook), the
-/// number of answers, and how many entries of the log are read before the turn is logged and
-/// afterwards (`None` for no read).
+/// number of answers, and how many entries of the log are read in two reads, one before the turn is
+/// logged and one after that (`None` for no read).
 #[derive(Clone, Debug)]
 struct TurnPlan {
     prompt: &'static str,

@@ -1,4 +1,4 @@
-//! The keys on the screen with the sessions.
+//! What the keys do on the screen of sessions.
 
 use crate::content::{FoundSession, Message};
 use crate::input::Key;

@@ -186,7 +186,7 @@ fn find_at_turn(
     Ok(source)
 }
 
-/// Finds the checkpoint with the files at the end of a turn.
+/// Finds the checkpoint that holds the files as they were at the end of a turn.
 fn find_files(
     opened: &Opened,
     ledger: LedgerGuard<'_>,

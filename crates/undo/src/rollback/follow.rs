@@ -9,8 +9,8 @@ use super::planned::{MovedSession, RollbackView};
 use crate::Opened;
 
 /// Moves the agents' own conversations to the point that a rollback returned to. A conversation
-/// that cannot be moved stays as it is, and the reason is added to the view. The files have been
-/// restored by now, so nothing here fails.
+/// that cannot be moved stays as it is, and the reason is added to the view. This never fails,
+/// because the files have already been restored.
 pub(super) fn follow_sessions(opened: &Opened, workspace: &Workspace<'_>, view: &mut RollbackView) {
     let Some(follow) = opened.conversations.follow else { return };
     let mut moved = std::mem::take(&mut view.sessions);

@@ -144,7 +144,7 @@ impl Rooms {
         }
     }
 
-    /// If tool calls are running, waits for them, but not longer than `patience`. Then interrupts
+    /// If tool calls are running, waits for them, but no longer than `patience`. Then interrupts
     /// all turns that are still running. If the model is answering, the part of the answer that has
     /// arrived is kept, and the rest is requested when the turn continues.
     pub(crate) fn finish_stop(&self, patience: Duration) {

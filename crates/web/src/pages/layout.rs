@@ -197,7 +197,7 @@ pub(super) fn problem_box(problem: &Problem) -> Markup {
     }
 }
 
-/// Begins a text with a capital letter.
+/// Capitalizes the first letter of the text.
 pub(super) fn sentence(text: &str) -> String {
     let mut characters = text.chars();
     let first = characters.next().map(|first| first.to_uppercase().to_string());

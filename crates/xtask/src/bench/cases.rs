@@ -15,8 +15,8 @@ pub(crate) const GIT4: &str = "git4";
 pub(crate) const PROGRAM: &str = "takeback";
 /// A checkpoint made by the library, in this process.
 pub(crate) const LIBRARY: &str = "library";
-/// A capture by the library without a pin. takeback makes such a capture before the later calls of
-/// a turn if nothing has changed.
+/// An unpinned capture that the library makes. takeback makes such a capture before the later calls
+/// of a turn if nothing has changed.
 pub(crate) const CAPTURE: &str = "capture";
 pub(crate) const CP: &str = "cp -a";
 pub(crate) const FLOOR: &str = "floor";

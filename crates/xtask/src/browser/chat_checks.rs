@@ -36,7 +36,7 @@ fn begin_at(browser: &Browser, origin: &str, prompt: &str) -> Result<(), Failure
     browser.wait_for("document.readyState === 'complete' && document.querySelector('#history')")
 }
 
-/// Waits until the page contains a text in its conversation.
+/// Waits until the conversation on the page contains the given text.
 fn wait_for_text(browser: &Browser, text: &str) -> Result<(), Failure> {
     browser.wait_for(&format!(
         "document.querySelector('.chat-main').textContent.includes({})",

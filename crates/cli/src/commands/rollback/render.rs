@@ -17,9 +17,9 @@ use crate::output::{self, Style, paint, print_section};
 pub(crate) enum Report {
     /// Nothing is done; the user wants to know what a rollback would do.
     DryRun,
-    /// The rollback was made without a question, so the user has not seen the plan.
+    /// The rollback was carried out without asking, so the user has not seen the plan.
     Done,
-    /// The rollback was made after the user had seen the plan, so the plan is not repeated.
+    /// The rollback was carried out after the user had seen the plan, so the plan is not repeated.
     DoneAsShown,
 }
 

@@ -3,7 +3,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use super::super::testing::{GitScratch, run_git};
 use super::*;
 
-/// A new directory with the copy of a repository.
+/// A new directory that holds a copy of a repository.
 struct Copy {
     scratch: tempfile::TempDir,
     result: Result<Option<CopiedRepository>, RepositoryCopyError>,

@@ -60,8 +60,8 @@ pub(super) fn visit_code(finder: &mut Finder<'_>, code: &str, command: &str) {
 }
 
 /// Adds the paths among the string literals of a program file, if the program deletes or moves
-/// files. Other deletions are not reported, because programs often receive their paths as
-/// arguments.
+/// files. Deletions of paths that are not literals are not reported, because programs often receive
+/// such paths as arguments.
 pub(super) fn visit_program(finder: &mut Finder<'_>, program: &str) {
     let program = cut(program);
     let harm = find_harm(program);

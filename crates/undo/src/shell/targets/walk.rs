@@ -141,8 +141,8 @@ impl Finder<'_> {
     ) -> Stream {
         let before = self.state.clone();
         match self.failed_cd.take() {
-            // So far, only a `cd` has run. The pipeline runs in the directory in which that `cd`
-            // failed.
+            // So far, only a `cd` has run, and the pipeline runs only if that `cd` failed. So the
+            // pipeline runs in the directory from before the `cd`.
             Some(failed) if possible.is_same(&self.state) => {
                 self.state.directories = Some(failed);
             }
