@@ -10,7 +10,7 @@ use super::Kind;
 
 /// The version of the tables and triggers. When it changes, the outbox is created again, and
 /// everything is shipped again.
-pub(super) const VERSION: i64 = 2;
+pub(super) const VERSION: i64 = 3;
 
 const TABLES: &str = "
     CREATE TABLE outbox (
@@ -22,6 +22,15 @@ const TABLES: &str = "
         item    NOT NULL
     );
     CREATE UNIQUE INDEX outbox_item ON outbox (session, kind, item);
+    -- Inserting into this view marks a row. All triggers share these statements, because each
+    -- process that opens the ledger parses the schema. The old mark is deleted, not replaced: a
+    -- conflict clause in a trigger is overridden by the clause of the statement that fires the
+    -- trigger.
+    CREATE VIEW outbox_mark AS SELECT kind, session, item FROM outbox;
+    CREATE TRIGGER outbox_mark_insert INSTEAD OF INSERT ON outbox_mark BEGIN
+        DELETE FROM outbox WHERE session = NEW.session AND kind = NEW.kind AND item = NEW.item;
+        INSERT INTO outbox (kind, session, item) VALUES (NEW.kind, NEW.session, NEW.item);
+    END;
     CREATE TABLE outbox_state (
         id      INTEGER PRIMARY KEY CHECK (id = 1),
         version INTEGER NOT NULL,
@@ -39,8 +48,7 @@ const TABLES: &str = "
 fn mark_deleted_tasks() -> String {
     format!(
         "CREATE TRIGGER outbox_tasks_delete AFTER DELETE ON tasks BEGIN
-             DELETE FROM outbox WHERE session = 0 AND kind = {kind} AND item = OLD.id;
-             INSERT INTO outbox (kind, session, item) VALUES ({kind}, 0, OLD.id);
+             INSERT INTO outbox_mark VALUES ({kind}, 0, OLD.id);
          END",
         kind = Kind::DeletedTask as i64
     )
@@ -68,8 +76,7 @@ const WATCHED: [Watched; 7] = [
 ];
 
 impl Watched {
-    /// Writes the statements that mark a row. The old mark is deleted, not replaced: a conflict
-    /// clause in a trigger is overridden by the clause of the statement that fires the trigger.
+    /// Writes the statement that marks a row.
     fn mark(&self, row: &str) -> String {
         let session = format!("{row}.{}", self.session);
         let item = match self.item {
@@ -77,10 +84,7 @@ impl Watched {
             column => format!("{row}.{column}"),
         };
         let kind = self.kind as i64;
-        format!(
-            "DELETE FROM outbox WHERE session = {session} AND kind = {kind} AND item = {item};
-             INSERT INTO outbox (kind, session, item) VALUES ({kind}, {session}, {item});"
-        )
+        format!("INSERT INTO outbox_mark VALUES ({kind}, {session}, {item});")
     }
 
     fn triggers(&self) -> String {
@@ -97,8 +101,7 @@ impl Watched {
             // The marks of a deleted session are useless, and another session may get its key.
             Kind::Session if table == "sessions" => format!(
                 "DELETE FROM outbox WHERE session = OLD.key;
-                 DELETE FROM outbox WHERE session = 0 AND kind = {kind} AND item = OLD.id;
-                 INSERT INTO outbox (kind, session, item) VALUES ({kind}, 0, OLD.id);",
+                 INSERT INTO outbox_mark VALUES ({kind}, 0, OLD.id);",
                 kind = Kind::Deleted as i64
             ),
             _ => old,
@@ -158,7 +161,11 @@ pub(super) fn drop_all(connection: &Connection) -> rusqlite::Result<()> {
     for name in names {
         connection.execute_batch(&format!("DROP TRIGGER {name}"))?;
     }
-    connection.execute_batch("DROP TABLE IF EXISTS outbox; DROP TABLE IF EXISTS outbox_state")
+    connection.execute_batch(
+        "DROP VIEW IF EXISTS outbox_mark;
+         DROP TABLE IF EXISTS outbox;
+         DROP TABLE IF EXISTS outbox_state",
+    )
 }
 
 /// Marks all rows of sessions that are older than the outbox, beginning after the session `marked`,
