@@ -134,7 +134,10 @@ impl Search<'_> {
                 let is_rare = proposed < FIRST_PAGE as usize;
                 part = Part { before: part.from, from: OLDEST, is_rare };
             }
-            size = (size * 4).min(LARGEST_PAGE);
+            // If few of the proposed messages match, as is usual for phrases, most of them will have
+            // to be read.
+            let is_likely_to_match = collector.count() * 4 >= proposed;
+            size = if is_likely_to_match { (size * 4).min(LARGEST_PAGE) } else { LARGEST_PAGE };
             if is_over() {
                 return Ok(true);
             }
