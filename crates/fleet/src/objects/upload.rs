@@ -29,6 +29,9 @@ use crate::Encrypt;
 /// packs. Tests use a smaller size.
 const MAX_PACK: u64 = if cfg!(test) { 1 << 20 } else { 32 << 20 };
 
+/// The size at which a new pack is begun if the store is small.
+const MIN_PACK: u64 = MAX_PACK / 4;
+
 /// The maximum number of times that an upload is repeated because checkpoints were added meanwhile.
 const MAX_ROUNDS: usize = 5;
 
@@ -246,7 +249,9 @@ impl Objects {
                 Encrypt::Off => ExportPrivacy::Off,
             },
             has: &|oid| has.contains(oid),
-            max_pack: MAX_PACK,
+            // Even a small store is divided into a few packs, so that the first one can be sent
+            // while the others are being built.
+            max_pack: (store.pack_bytes()? / 4).clamp(MIN_PACK, MAX_PACK),
         })?)
     }
 
