@@ -17,7 +17,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::input::{Body, Params};
 use super::streams::read_last_event;
 use crate::app::{App, Work};
-use crate::chat::{Job, JobPlace, Room, start_job};
+use crate::chat::{Job, JobPlace, Room, StartedJob, start_job};
 use crate::events::{EventStream, start_watching};
 use crate::problem::{Problem, WorkError};
 use crate::view::goal::{GoalView, view_goal};
@@ -44,14 +44,13 @@ pub(super) struct NewChat {
 pub(super) struct StartedTurn {
     /// The id of the session.
     pub(super) session: String,
-    /// The id of the latest event.
+    /// The id of the last event before the turn. A stream after this event has the whole turn.
     pub(super) last_event: u64,
 }
 
-impl StartedTurn {
-    pub(super) fn of(room: &Room) -> StartedTurn {
-        let view = room.view();
-        StartedTurn { session: view.session, last_event: view.last_event }
+impl From<StartedJob> for StartedTurn {
+    fn from(StartedJob { session, last_event }: StartedJob) -> StartedTurn {
+        StartedTurn { session, last_event }
     }
 }
 
@@ -69,7 +68,7 @@ pub(super) async fn begin(
     let started = app.work(move |work| {
         let directory = find_directory(work, new.workspace.as_deref())?;
         let place = JobPlace::New { directory, model: new.model };
-        Ok(StartedTurn::of(&*start_job(work, &place, Job::Prompt(new.prompt))?))
+        Ok(start_job(work, &place, Job::Prompt(new.prompt))?.into())
     });
     Ok((StatusCode::ACCEPTED, Json(started.await?)))
 }
@@ -157,7 +156,7 @@ async fn start_in(
 ) -> Result<(StatusCode, Json<StartedTurn>), Problem> {
     let started = app.work(move |work| {
         let place = JobPlace::Session(find_room(work, &session)?.session());
-        Ok(StartedTurn::of(&*start_job(work, &place, job)?))
+        Ok(start_job(work, &place, job)?.into())
     });
     Ok((StatusCode::ACCEPTED, Json(started.await?)))
 }

@@ -173,7 +173,7 @@ fn carry_out(
             start_job(work, &JobPlace::Task(task), job)?
         }
     };
-    let session = started.session();
+    let session = started.session;
     response.session =
         Some(session).filter(|session| room.is_none_or(|room| room.session() != *session));
     Ok(())

@@ -44,7 +44,7 @@ pub(super) async fn resume(
 ) -> Result<(StatusCode, Json<StartedTurn>), Problem> {
     let started = app.work(move |work| {
         let id = find_task(work, &id)?;
-        Ok(StartedTurn::of(&*start_job(work, &JobPlace::Task(id), Job::Proceed)?))
+        Ok(start_job(work, &JobPlace::Task(id), Job::Proceed)?.into())
     });
     Ok((StatusCode::ACCEPTED, Json(started.await?)))
 }
@@ -157,7 +157,7 @@ pub(super) async fn start_goal(
                 JobPlace::New { directory, model: None }
             }
         };
-        Ok(StartedTurn::of(&*start_job(work, &place, Job::StartGoal { objective, budget })?))
+        Ok(start_job(work, &place, Job::StartGoal { objective, budget })?.into())
     });
     Ok((StatusCode::ACCEPTED, Json(started.await?)))
 }
@@ -177,7 +177,7 @@ pub(super) async fn resume_goal(
             ledger.goal(&ledger.resolve_goal(&id)?)?
         };
         let job = Job::ResumeGoal { goal: goal.id, budget: None };
-        Ok(StartedTurn::of(&*start_job(work, &JobPlace::Task(goal.task), job)?))
+        Ok(start_job(work, &JobPlace::Task(goal.task), job)?.into())
     });
     Ok((StatusCode::ACCEPTED, Json(started.await?)))
 }

@@ -57,12 +57,21 @@ struct OpenJob {
 struct Begun {
     room: Option<Arc<Room>>,
     slot: Option<JobSlot>,
+    last_event: u64,
+}
+
+/// A job whose thread is running.
+pub(crate) struct StartedJob {
+    /// The id of the session.
+    pub(crate) session: String,
+    /// The id of the last event before those of the job. The job may already have caused events.
+    pub(crate) last_event: u64,
 }
 
 impl Begun {
     fn new(room: &Arc<Room>, slot: JobSlot) -> Result<Begun, Problem> {
-        room.begin_job()?;
-        Ok(Begun { room: Some(room.clone()), slot: Some(slot) })
+        let last_event = room.begin_job()?;
+        Ok(Begun { room: Some(room.clone()), slot: Some(slot), last_event })
     }
 }
 
@@ -74,10 +83,9 @@ impl Drop for Begun {
     }
 }
 
-/// Starts a job in a thread of its own, and returns its room. Problems that can be detected in
-/// advance are reported immediately: no provider, a missing directory, a turn that is already
-/// running.
-pub(crate) fn start_job(work: &Work, place: &JobPlace, job: Job) -> Result<Arc<Room>, WorkError> {
+/// Starts a job in a thread of its own. Problems that can be detected in advance are reported
+/// immediately: no provider, a missing directory, a turn that is already running.
+pub(crate) fn start_job(work: &Work, place: &JobPlace, job: Job) -> Result<StartedJob, WorkError> {
     let slot = work.app.rooms.take_slot(&work.app)?;
     let session = match place {
         JobPlace::New { directory, model } => {
@@ -141,7 +149,7 @@ fn open_task(
 }
 
 /// Starts the thread of a job.
-fn run_job(work: &Work, task: Task, job: Job, mut begun: Begun) -> Result<Arc<Room>, WorkError> {
+fn run_job(work: &Work, task: Task, job: Job, mut begun: Begun) -> Result<StartedJob, WorkError> {
     let room = begun.room.clone().expect("the job has begun");
     if matches!(job, Job::Prompt(_) | Job::StartGoal { .. } | Job::Compress)
         && task.is_interrupted()
@@ -155,11 +163,11 @@ fn run_job(work: &Work, task: Task, job: Job, mut begun: Begun) -> Result<Arc<Ro
     room.announce_job(&job);
     let (app, opened) = (work.app.clone(), work.opened.clone());
     let slot = begun.slot.take().expect("the job has begun");
-    let open = OpenJob { job, task, room: room.clone(), app, opened, slot };
+    let open = OpenJob { job, task, room, app, opened, slot };
     let thread = thread::Builder::new().name("turn".to_owned());
     thread.spawn(move || open.run()).map_err(|error| Problem::of(&error))?;
     begun.room = None;
-    Ok(room)
+    Ok(StartedJob { session, last_event: begun.last_event })
 }
 
 impl Room {

@@ -17,7 +17,7 @@ mod take_up;
 
 pub(crate) use self::host::NoAgent;
 pub use self::host::{BuiltAgent, ChatHost, SlashAction, SlashAnswer, SlashLine};
-pub(crate) use self::job::{Job, JobPlace, start_job};
+pub(crate) use self::job::{Job, JobPlace, StartedJob, start_job};
 pub(crate) use self::room::Room;
 pub(crate) use self::rooms::Rooms;
 pub(crate) use self::take_up::take_up_interrupted;

@@ -172,8 +172,8 @@ impl Room {
         self.lock().streams.clear();
     }
 
-    /// Begins a job, unless one is running.
-    pub(super) fn begin_job(&self) -> Result<(), Problem> {
+    /// Begins a job, unless one is running. Returns the id of the last event before the job.
+    pub(super) fn begin_job(&self) -> Result<u64, Problem> {
         let mut state = self.lock();
         if state.job.is_some() {
             return Err(Problem::new(409, "a turn is running in this conversation")
@@ -183,7 +183,7 @@ impl Room {
             return Err(Problem::new(503, "the server is stopping"));
         }
         state.job = Some(RunningJob { cancel: None, is_stopping: false });
-        Ok(())
+        Ok(state.log.last_id())
     }
 
     /// Records how to stop the job, and the number of the last message before its live entries.

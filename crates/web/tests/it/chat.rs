@@ -100,6 +100,8 @@ fn a_turn_is_streamed_and_two_browsers_see_the_same_events() {
     };
     let events = shared(until_idle(&mut first));
     assert_eq!(events, shared(until_idle(&mut second)));
+    // No event of the turn is missing, however long the client took to open the stream.
+    assert_eq!(events[0].0, "turn_started", "{events:?}");
     assert_eq!(find(&events, "call_ended")["tool"], "write_file");
     assert_eq!(find(&events, "turn_ended")["outcome"], "complete");
     let html = find(&events, "html")["html"].as_str().unwrap();
