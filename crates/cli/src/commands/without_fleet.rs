@@ -36,9 +36,12 @@ pub(crate) fn run(_: &Arguments, _: &Context) -> Result<ExitCode, Failure> {
     Err(without_fleet())
 }
 
+/// The hint for everything that needs the fleet.
+pub(crate) const PROBLEM_HINT: &str =
+    "install a release, or build takeback with its default features";
+
 fn without_fleet() -> Failure {
-    Failure::new("this takeback was built without the feature `fleet`")
-        .hint("install a release, or build takeback with its default features")
+    Failure::new("this takeback was built without the feature `fleet`").hint(PROBLEM_HINT)
 }
 
 /// Returns a problem for `takeback doctor` if this machine has settings for a fleet.

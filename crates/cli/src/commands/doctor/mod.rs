@@ -153,8 +153,7 @@ fn check_everything(what: &Extent<'_>, context: &Context) -> Result<DoctorView, 
     let store = checks::check_store(opened, context, &mut problems);
     let ledger = checks::check_ledger(context, &mut problems);
     if let Some(problem) = fleet::find_problem(context) {
-        let hint = "`takeback fleet sync` tries again; `takeback fleet status` shows more";
-        problems.push(Problem::new(problem.to_string(), hint));
+        problems.push(Problem::new(problem.to_string(), fleet::PROBLEM_HINT));
     }
     let mut hook = None;
     if what.is_thorough {

@@ -26,7 +26,7 @@ pub(crate) use takeback_fleet::FleetSettings;
 
 pub(crate) use self::queries::{add_up_usage, list_sessions, search_messages};
 pub(crate) use self::resident::ResidentShipper;
-pub(crate) use self::sync::{find_problem, ship_deletion, sync_quietly};
+pub(crate) use self::sync::{PROBLEM_HINT, find_problem, ship_deletion, sync_quietly};
 
 /// Share one ledger and all checkpoints between many machines
 ///

@@ -122,6 +122,10 @@ pub(crate) fn ship_deletion(context: &Context) {
     }
 }
 
+/// The hint for the problems that [`find_problem`] returns.
+pub(crate) const PROBLEM_HINT: &str =
+    "`takeback fleet sync` tries again; `takeback fleet status` shows more";
+
 /// Returns a problem for `takeback doctor` if the last attempt to ship has failed. `doctor` itself
 /// reports settings that cannot be read.
 pub(crate) fn find_problem(context: &Context) -> Option<Failure> {
