@@ -7,12 +7,20 @@ use serde_json::json;
 
 use crate::scratch::Scratch;
 
+/// The number of signs of life after which a test stops waiting for an event. The server sends one
+/// every 20 seconds.
+const MAX_SIGNS_OF_LIFE: usize = 9;
+
 /// Reads the next event: its name, id and data.
 pub(crate) fn next_event(stream: &mut BufReader<TcpStream>) -> (String, u64, String) {
     let (mut name, mut id, mut data) = Default::default();
+    let mut signs_of_life = 0;
     loop {
         let mut line = String::new();
         assert_ne!(stream.read_line(&mut line).unwrap(), 0, "the stream ended");
+        // A comment.
+        signs_of_life += usize::from(line.starts_with(':'));
+        assert!(signs_of_life < MAX_SIGNS_OF_LIFE, "no event for three minutes");
         match line.trim_end().split_once(": ") {
             Some(("event", value)) => name = value.to_owned(),
             Some(("id", value)) => id = value.parse().unwrap(),
