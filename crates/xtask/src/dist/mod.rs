@@ -21,7 +21,7 @@ const STATIC: &str = "-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-rela
 
 /// The maximum size of the program in bytes, so that it does not grow unnoticed. BENCHMARKS.md says
 /// what the size consists of.
-const MAX_SIZE: u64 = 24_000_000;
+const MAX_SIZE: u64 = 25_000_000;
 
 /// A placeholder for the address of the releases, until they are published.
 const BASE_URL: &str = "https://example.com/takeback/releases";
