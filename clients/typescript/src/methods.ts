@@ -42,7 +42,7 @@ export abstract class MethodCalls {
     return this.call("turn.start", params);
   }
 
-  /** Reports a tool call before it runs. The checkpoint is complete when this resolves. */
+  /** Reports a tool call before it runs. Resolves when the checkpoint is complete, or with `late` if that takes longer than `timeout_ms`. */
   toolBefore(params: Params<"tool.before">): Promise<Result<"tool.before">> {
     return this.call("tool.before", params);
   }

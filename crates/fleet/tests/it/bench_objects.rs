@@ -3,16 +3,16 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
 use takeback_base::hex;
 use takeback_fleet::{CollectOptions, Objects, Provider};
 use takeback_ledger::Time;
-use takeback_tree::{CaptureOptions, CaptureRules, ForbiddenRoots, Store};
+use takeback_tree::{CaptureRules, Store};
 
 use crate::bench::{is_quick, print};
-use crate::objects::open_objects;
+use crate::objects::{open_objects, pin_state};
 use crate::storage::{BUCKET, StorageServer};
 
 /// The number of bytes that the plain client sends per request: the size of an export pack.
@@ -126,14 +126,7 @@ impl Workspace {
 
     fn pin(&mut self) {
         self.pins += 1;
-        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000 + self.pins);
-        let workspace = self.store.workspace(&self.project(), &ForbiddenRoots::default()).unwrap();
-        let mut lock = workspace.lock().unwrap();
-        let rules = CaptureRules::default();
-        let options = CaptureOptions { rules: &rules, named: &[], swept: &[], now };
-        let capture = lock.capture(&options).unwrap();
-        lock.pin(capture.tree, now, &format!("state {}\n", self.pins)).unwrap();
-        lock.finish(now).unwrap();
+        pin_state(&self.store, &self.project(), self.pins);
     }
 
     /// Creates a home that has joined a fleet and has uploaded nothing yet.

@@ -22,6 +22,18 @@ use crate::storage::{
 /// The prefix of the checkpoints in the bucket.
 const PREFIX: &str = "team/a";
 
+/// Captures a workspace, and pins the state. `number` is the number of the state, starting at 1.
+pub(crate) fn pin_state(store: &Store, project: &Path, number: u64) {
+    let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000 + number);
+    let workspace = store.workspace(project, &ForbiddenRoots::default()).unwrap();
+    let mut lock = workspace.lock().unwrap();
+    let rules = CaptureRules::default();
+    let options = CaptureOptions { rules: &rules, named: &[], swept: &[], now };
+    let capture = lock.capture(&options).unwrap();
+    lock.pin(capture.tree, now, &format!("state {number}\n")).unwrap();
+    lock.finish(now).unwrap();
+}
+
 /// A machine that has joined a fleet, with a store and a workspace.
 struct Machine {
     home: tempfile::TempDir,
@@ -50,18 +62,11 @@ impl Machine {
     /// Pins states of the workspace.
     fn pin(&mut self, count: u64) {
         let store = self.store();
-        let workspace = store.workspace(&self.project, &ForbiddenRoots::default()).unwrap();
         for _ in 0..count {
             self.pins += 1;
-            let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000 + self.pins);
             fs::write(self.project.join("a.txt"), format!("state {}", self.pins / 100)).unwrap();
             fs::write(self.project.join(".env"), format!("TOKEN={}", self.pins / 100)).unwrap();
-            let mut lock = workspace.lock().unwrap();
-            let rules = CaptureRules::default();
-            let options = CaptureOptions { rules: &rules, named: &[], swept: &[], now };
-            let capture = lock.capture(&options).unwrap();
-            lock.pin(capture.tree, now, &format!("state {}\n", self.pins)).unwrap();
-            lock.finish(now).unwrap();
+            pin_state(&store, &self.project, self.pins);
         }
     }
 

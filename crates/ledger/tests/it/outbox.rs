@@ -322,7 +322,7 @@ fn a_repaired_ledger_ships_everything_again_and_deletes_nothing() {
 }
 
 /// The length of an outbox of an earlier version tells callers that there is something to ship.
-/// When the outbox is created again, it keeps the marks of deletions.
+/// The new outbox gets the marks of deletions from the old one, because they exist nowhere else.
 #[test]
 fn an_outbox_of_an_earlier_version_is_created_again_without_forgetting_deletions() {
     let mut fixture = Fixture::with_three_turns();

@@ -585,7 +585,7 @@ fn a_gitignore_that_is_not_captured_still_applies() {
     }
 }
 
-/// Whether git tracks a file matters only if the rules would not capture the file.
+/// A file that git tracks is captured even if it is larger than `max_file_size`.
 #[test]
 fn a_tracked_file_is_captured_regardless_of_its_earlier_size() {
     let mut scratch = Scratch::new();

@@ -1,4 +1,4 @@
-//! What the keys do on the screen of sessions.
+//! The keys on the screen that lists and shows sessions.
 
 use crate::content::{FoundSession, Message};
 use crate::input::Key;

@@ -70,7 +70,10 @@ class AgentMethods(Caller):
         tool: Optional[str] = None,
         input: Json = None,
     ) -> Report:
-        """Reports a tool call before it runs. Returns when the checkpoint is complete."""
+        """Reports a tool call before it runs. Returns when the checkpoint is complete.
+
+        If that takes longer than the setting `timeout_ms`, the result has `late`.
+        """
         result: Report = self.call(
             "tool.before",
             agent=agent,

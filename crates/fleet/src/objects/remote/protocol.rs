@@ -50,7 +50,7 @@ pub(in crate::objects) trait Protocol: Send + Sync {
     }
 }
 
-/// What a request does.
+/// An operation on a bucket. Each is one request.
 pub(in crate::objects) enum Operation<'a> {
     Download {
         key: &'a str,
